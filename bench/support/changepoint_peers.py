@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,25 @@ def detectors() -> dict[str, Detector]:
         found["asv detect_steps"] = lambda values: [int(step[0]) for step in steps.detect_steps(list(values))[1:]]
     otava = _module("otava.analysis")
     if otava is not None:
-        found["Apache Otava, defaults"] = lambda values: _otava(otava, values, 1e-3, 0.0)
-        found["Apache Otava, p 1e-5, 3 %"] = lambda values: _otava(otava, values, 1e-5, 0.03)
+        found["Apache Otava, defaults"] = lambda values: _otava(otava, values, p_value=1e-3, magnitude=0.0)
+        found["Apache Otava, p 1e-5, 3 %"] = lambda values: _otava(otava, values, p_value=1e-5, magnitude=0.03)
     found["ratio above 1.10 to the value before"] = lambda values: [
         int(i) + 1 for i in np.flatnonzero(np.abs(values[1:] / values[:-1] - 1) > 0.10)
     ]
     return found
 
 
-def kernel_cpd_explicit(values: Floats, sigma: float, penalty: float, minimum: int) -> list[int]:
-    """The change points that ruptures' C implementation finds with our gamma: the oracle of our engine."""
-    ruptures = importlib.import_module("ruptures")
-    search = ruptures.KernelCPD(kernel="rbf", min_size=minimum, params={"gamma": 1 / (8 * sigma**2)})
-    return [int(end) for end in search.fit(values).predict(pen=penalty)[:-1]]
+def otava_settings() -> dict[str, Detector]:
+    """Apache Otava over a grid of its two settings, if it can be imported."""
+    otava = _module("otava.analysis")
+    if otava is None:
+        return {}
+    found: dict[str, Detector] = {}
+    for p_value in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
+        for magnitude in (0.0, 0.05, 0.1, 0.2, 0.3):
+            label = f"p {p_value:g}, {100 * magnitude:g} %"
+            found[label] = partial(_otava, otava, p_value=p_value, magnitude=magnitude)
+    return found
 
 
 def _kernel_cpd(ruptures: Any, values: Floats) -> list[int]:
@@ -58,7 +65,7 @@ def _pelt(ruptures: Any, values: Floats) -> list[int]:
     return [int(end) for end in search.predict(pen=3 * sigma**2 * np.log(len(values)))[:-1]]
 
 
-def _otava(otava: Any, values: Floats, p_value: float, magnitude: float) -> list[int]:
+def _otava(otava: Any, values: Floats, *, p_value: float, magnitude: float) -> list[int]:
     points, _ = otava.compute_change_points(list(values), max_pvalue=p_value, min_magnitude=magnitude)
     return [int(point.index) for point in points]
 

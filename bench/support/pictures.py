@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.blame import Truth, measure
 from bench.support.blame_noise import Pair, circle_rounds
-from hpcq.statistics import ComparisonVerdict, compare, find_changes
+from hpcq.judge.series import judge_series
+from hpcq.statistics import ComparisonVerdict, compare
 
 Floats = NDArray[np.float64]
 
@@ -93,13 +94,13 @@ def boundary() -> None:
 
 
 def search() -> None:
-    """A series with outliers and two steps, and the levels that find_changes reports."""
+    """A series with outliers and two steps, and the levels that judge_series reports."""
     random = np.random.default_rng(8)
     values = 100 + 2 * random.standard_normal(150)
     values[60:] *= 0.93
     values[110:] *= 1.05
     values[[15, 40, 85, 131]] *= 0.8
-    changes = find_changes([values])[0]
+    changes = judge_series([values])[0].changes
     picture = Picture(760, 270, "A series with outliers, and its levels")
 
     def place(value: float) -> float:

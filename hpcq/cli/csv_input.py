@@ -6,10 +6,13 @@ has those and no comma. An empty cell and the words of MISSING are missing value
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import datetime as dt
 import io
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +25,25 @@ GROUP_COLUMNS = ("node", "group")
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """One series, in time order; nan for a missing value. column: where its values stand. lines: the file's, per value.
+
+    times: in UTC, per value; empty when the file has none.
+    """
+
+    name: str
+    column: str
+    values: list[float]
+    lines: list[int]
+    times: list[dt.datetime]
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """Series by name, in the order of the columns; NaN for a missing value. lines: the file's line of each row."""
+    """The series of a file, in the order of its columns, or in which its groups first appear."""
 
     file: str
-    series: dict[str, list[float]]
-    lines: list[int]
+    series: list[Series]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +52,102 @@ class _Row:
     cells: list[str]
 
 
-def read_series(file: str) -> SeriesTable:
-    """Read a CSV with one series per column and an optional header; `-` is standard input."""
+def read_series(file: str, time: str | None = None, values: Sequence[str] = (), by: Sequence[str] = ()) -> SeriesTable:
+    """Read a CSV with one series per column and an optional header; `-` is standard input.
+
+    time: the column of times; rows are then sorted by it. values: the columns of values, if not all. by: the columns whose
+    texts tell one series from another. These need a header.
+    """
     name, rows = _read_rows(file, keep_blank_lines=True)
     while rows and not any(rows[-1].cells):
         rows.pop()
-    header = _series_header(name, rows[0]) if rows else None
+    named = bool(time or values or by)
+    header = ([*rows[0].cells] if named else _series_header(name, rows[0])) if rows else None
     data = rows[1:] if header else rows
     if not data:
         raise UserError(f"{name}:1: rows: none: at least one row of numbers", "one series per column, one value per line")
+    if named:
+        data = [row for row in data if any(row.cells)]
     width = len(rows[0].cells)
-    names = header or [f"column_{i + 1}" for i in range(width)]
-    columns: list[list[float]] = [[] for _ in names]
     for row in data:
         cells = row.cells or [""]
         if len(cells) != width:
             raise UserError(
                 f"{name}:{row.line}: row: {count_of(len(cells), 'cell')}: {width} are needed, like line {rows[0].line}"
             )
-        for column, cell, title in zip(columns, cells, names, strict=True):
-            column.append(_number(name, row.line, title, cell))
-    return SeriesTable(name, dict(zip(names, columns, strict=True)), [row.line for row in data])
+    titles = header or [f"column_{i + 1}" for i in range(width)]
+    if named:
+        _refuse_twins(name, rows[0].line, titles)
+    at = None if time is None else _place(name, rows[0].line, titles, time)
+    keys = [_place(name, rows[0].line, titles, one) for one in by]
+    chosen = [_place(name, rows[0].line, titles, one) for one in values]
+    chosen = chosen or [i for i in range(width) if i != at and i not in keys]
+    if not chosen:
+        raise UserError(f"{name}:{rows[0].line}: header: no column is left for values: {', '.join(titles)}")
+    moments = {} if at is None else {row.line: _moment(name, row.line, titles[at], row.cells[at]) for row in data}
+    if moments:
+        data = sorted(data, key=lambda row: moments[row.line])
+    return SeriesTable(name, _series(name, data, titles, chosen=chosen, keys=keys, moments=moments, named=named))
+
+
+def _series(
+    name: str,
+    data: list[_Row],
+    titles: Sequence[str],
+    *,
+    chosen: list[int],
+    keys: list[int],
+    moments: dict[int, dt.datetime],
+    named: bool,
+) -> list[Series]:
+    found: dict[tuple[str, ...], Series] = {}
+    for row in data:
+        cells = row.cells or [""]
+        group = tuple(cells[i] for i in keys)
+        for column in chosen:
+            key = (*group, titles[column])
+            if key not in found:
+                label = " ".join(group if group and len(chosen) == 1 else key)
+                found[key] = Series(label, titles[column], [], [], [])
+            series = found[key]
+            series.values.append(_number(name, row.line, titles[column], cells[column], named=named))
+            series.lines.append(row.line)
+            if moments:
+                series.times.append(moments[row.line])
+    return list(found.values())
+
+
+def _refuse_twins(name: str, line: int, titles: Sequence[str]) -> None:
+    for i, title in enumerate(titles):
+        if title in titles[:i]:
+            raise UserError(f"{name}:{line}: header: {title!r} twice: a name for each series")
+
+
+def _place(name: str, line: int, titles: Sequence[str], wanted: str) -> int:
+    """The position of a column; capitals do not matter."""
+    if wanted in titles:
+        return titles.index(wanted)
+    near = [i for i, title in enumerate(titles) if title.casefold() == wanted.casefold()]
+    if len(near) == 1:
+        return near[0]
+    raise UserError(f"{name}:{line}: header: no column {wanted!r}: {', '.join(titles)}")
+
+
+_TIME_FORMS = ("%Y.%m.%d %H:%M:%S %z", "%Y.%m.%d %H:%M:%S", "%Y.%m.%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d")
+
+
+def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
+    """A time as ISO 8601, as 2026.11.24 03:00:00 +0100, or as seconds since 1970; without a zone it is UTC."""
+    found: dt.datetime | None = None
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        found = dt.datetime.fromtimestamp(float(cell), dt.UTC) if _is_number(cell) else dt.datetime.fromisoformat(cell)
+    for form in _TIME_FORMS:
+        if found is None:
+            with contextlib.suppress(ValueError):
+                found = dt.datetime.strptime(cell, form)
+    if found is None:
+        raise UserError(f"{name}:{line}: {title}: {cell!r}: a time such as 2026-11-24, 2026-11-24T03:00:00Z or 1795489200")
+    return found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
 
 
 def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
@@ -142,11 +233,9 @@ def _series_header(name: str, row: _Row) -> list[str] | None:
     numbers = [cell for cell in row.cells if _is_number(cell)]
     if numbers:
         message = f"{name}:{row.line}: header: {words[0]!r} beside {numbers[0]!r}: all names, or all numbers"
-        raise UserError(message, "a series needs a name with a letter in it; times and labels are not series: cut them out")
+        raise UserError(message, "a series needs a name with a letter in it; columns of times and labels go to --time and --by")
     names = [cell or f"column_{i + 1}" for i, cell in enumerate(row.cells)]
-    for i, title in enumerate(names):
-        if title in names[:i]:
-            raise UserError(f"{name}:{row.line}: header: {title!r} twice: a name for each series")
+    _refuse_twins(name, row.line, names)
     return names
 
 
@@ -179,9 +268,11 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def _number(name: str, line: int, title: str, cell: str) -> float:
+def _number(name: str, line: int, title: str, cell: str, *, named: bool = True) -> float:
     if cell.lower() in MISSING:
         return math.nan
     if not _is_number(cell):
-        raise UserError(f"{name}:{line}: {title}: {cell!r}: a finite number, or nothing where a value is missing")
+        hint = "--value names the column of values, --time that of times, --by those of labels"
+        message = f"{name}:{line}: {title}: {cell!r}: a finite number, or nothing where a value is missing"
+        raise UserError(message, None if named else hint)
     return float(cell)

@@ -13,7 +13,7 @@ For single jobs, see between_jobs.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import pi, sqrt
 from statistics import NormalDist
@@ -91,19 +91,23 @@ def compare(
 def compare_many(
     pairs: Iterable[tuple[ArrayLike, ArrayLike]],
     *,
-    better: Better = Better.HIGHER,
+    better: Better | Sequence[Better] = Better.HIGHER,
     alpha: float = ALPHA,
     minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
     false_discovery_ratio: float = FALSE_DISCOVERY_RATIO,
 ) -> list[Comparison]:
     """Judge many series together, so that a few that look bad by luck are not called damaged.
 
-    pairs: (before, after) of each series, as for compare(). Some series that compare() would call degraded are
-    explained by chance among so many (Benjamini-Hochberg above false_discovery_ratio). These become inconclusive,
-    unless they moved far beyond everything seen before (smallest_effect.beyond_doubt).
+    pairs: (before, after) of each series, as for compare(). better: of all, or of each. Some series that compare() would
+    call degraded are explained by chance among so many (Benjamini-Hochberg above false_discovery_ratio). These become
+    inconclusive, unless they moved far beyond everything seen before (smallest_effect.beyond_doubt).
     """
     sides = list(pairs)
-    found = [compare(old, new, better=better, alpha=alpha, minimum_effect_ratio=minimum_effect_ratio) for old, new in sides]
+    each = [better] * len(sides) if isinstance(better, Better) else list(better)
+    found = [
+        compare(old, new, better=one, alpha=alpha, minimum_effect_ratio=minimum_effect_ratio)
+        for (old, new), one in zip(sides, each, strict=True)
+    ]
     tested = [i for i, one in enumerate(found) if one.p_value is not None]
     adjusted = benjamini_hochberg([found[i].p_value or 0.0 for i in tested])
     for i, q in zip(tested, adjusted, strict=True):

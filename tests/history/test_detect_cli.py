@@ -51,20 +51,25 @@ def as_json(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_detect_json(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["detect", "--json", table(drop_series())]) == 3
+    assert run(["detect", "--json", "--better", "higher", table(drop_series())]) == 3
     found = as_json(capsys)
     assert [one["name"] for one in found["series"]] == ["n1-n2", "n3-n4"]
+    assert [(one["verdict"], one["count"], one["cuts"]) for one in found["series"]] == [
+        ("pass", 60, []),
+        ("degraded", 60, [40]),
+    ]
     assert found["series"][0]["changes"] == []
     [change] = found["series"][1]["changes"]
-    assert set(change) == {"index", "before", "after", "effect_ratio", "low", "high"}
-    assert change["index"] == 40
+    assert list(change) == ["kind", "index", "end", "line", "before", "after", "effect_ratio", "low", "high", "ended"]
+    assert (change["kind"], change["index"], change["end"], change["line"], change["ended"]) == ("step", 40, 60, 42, None)
     assert change["low"] <= change["effect_ratio"] <= change["high"]
     assert change["effect_ratio"] == pytest.approx(0.9, abs=0.01)
 
 
 def test_detect_text_says_line_and_size(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["detect", table(drop_series())])
+    run(["detect", "--better", "higher", table(drop_series())])
     text = capsys.readouterr().out
+    assert "n3-n4: 60 values, higher is better, 1 change" in text
     assert "worse since index 40 (line 42)" in text
     assert "% lower (95 % range" in text
     assert "1 of 2 series changed" in text
@@ -96,23 +101,22 @@ def test_boundary(
 def test_detect_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     text = "\n".join(["5"] * 20 + ["6"] * 20)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert run(["detect", "--json", "-"]) == 0
-    assert as_json(capsys)["series"][0] == {
-        "name": "column_1",
-        "verdict": "pass",
-        "changes": [{"index": 20, "before": 5.0, "after": 6.0, "effect_ratio": 1.2, "low": 1.2, "high": 1.2}],
-    }
+    assert run(["detect", "--json", "--better", "higher", "-"]) == 0
+    [found] = as_json(capsys)["series"]
+    assert (found["name"], found["verdict"]) == ("column_1", "pass")
+    effect = {"before": 5.0, "after": 6.0, "effect_ratio": 1.2, "low": 1.2, "high": 1.2}
+    assert found["changes"] == [{"kind": "step", "index": 20, "end": 40, "line": 21, **effect, "ended": None}]
 
 
 def test_missing_values_keep_their_rows(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
     text = "\ufeffa\r\n" + "5\r\n" * 10 + "\r\nNaN\r\n" + "5\r\n" * 10 + "6\r\n" * 20 + "\r\n"
-    run(["detect", "--json", table(text)])
+    run(["detect", "--json", "--better", "none", table(text)])
     assert as_json(capsys)["series"][0]["changes"][0]["index"] == 22
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
 def test_other_separators(table: Any, capsys: pytest.CaptureFixture[str], mark: str) -> None:
-    run(["detect", "--json", table(f"a{mark}b\n" + f"1{mark}2\n" * 9)])
+    run(["detect", "--json", "--better", "none", table(f"a{mark}b\n" + f"1{mark}2\n" * 9)])
     assert [one["name"] for one in as_json(capsys)["series"]] == ["a", "b"]
 
 
@@ -139,6 +143,95 @@ def test_bad_series_files(table: Any, capsys: pytest.CaptureFixture[str], text: 
     error = capsys.readouterr().err
     assert f"error: {file}" in error
     assert complaint in error
+
+
+def columns_of(series: dict[str, list[float]], value: str = "round_trip_p50_ns") -> str:
+    """A CSV with one value per row, the newest first: time, node, a text, value."""
+    rows = [
+        f"2026-{1 + night // 28:02d}-{1 + night % 28:02d},{node},ok,{one:.6g}"
+        for node, values in series.items()
+        for night, one in enumerate(values)
+    ]
+    return "\n".join(["night,node,state," + value, *sorted(rows, reverse=True)]) + "\n"
+
+
+def test_columns_by_name_dates_and_direction(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(3)
+    steady, worse = 20_000 * (1 + 0.01 * random.standard_normal((2, 56)))
+    worse[28:] *= 1.3
+    words = ["detect", "--time", "night", "--value", "round_trip_p50_ns", "--by", "node"]
+    file = table(columns_of({"n1": list(steady), "n2": list(worse)}))
+    assert run([*words, file]) == 3
+    text = capsys.readouterr().out
+    assert text.startswith("2 series judged: 1 PASS, 1 DEGRADED\n")
+    assert "n2: 56 values, lower is better, 1 change\n  worse since 2026-02-01 (line " in text
+    assert "n1: 56 values, lower is better, no change" in text
+    assert run([*words, "--json", file]) == 3
+    [slower] = [one for one in as_json(capsys)["series"] if one["verdict"] == "degraded"]
+    assert (slower["name"], slower["better"]) == ("n2", "lower")
+    assert slower["changes"][0]["time_utc"] == "2026-02-01T00:00:00Z"
+    assert run([*words, "--boundary", "28", file]) == 3
+    assert "degraded     n2: clearly worse than before" in capsys.readouterr().out
+
+
+def test_a_ramp_is_no_pass(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(4)
+    values = np.linspace(9e9, 5.76e9, 120) * (1 + 0.01 * random.standard_normal(120))
+    assert run(["detect", table("throughput_bps\n" + "\n".join(f"{one:.0f}" for one in values))]) == 3
+    text = capsys.readouterr().out
+    assert "worse drifts by -3" in text
+    assert "% over 120 values from index 0 (line 2) to index 119 (line 121)" in text
+
+
+def test_a_newest_value_far_off_is_no_pass(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(5)
+    values = [*(100 * (1 + 0.01 * random.standard_normal(119))), 30.0]
+    assert run(["detect", table("bandwidth\n" + "\n".join(map(str, values)))]) == 4
+    assert "the newest value lies far off, but 3 make a level: measure again (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("2026-11-24", "2026-11-24"),
+        ("2026-11-24T03:00:00+01:00", "2026-11-24T02:00:00Z"),
+        ("2026.11.24 3:00:00 +0100", "2026-11-24T02:00:00Z"),
+        ("1795489200", "2026-11-24T03:00:00Z"),
+    ],
+)
+def test_times_are_read_in_the_usual_forms(table: Any, capsys: pytest.CaptureFixture[str], cell: str, shown: str) -> None:
+    rows = "".join(f"{cell},{5 + i % 2 + 4 * (i >= 10)}\n" for i in range(20))
+    run(["detect", "--time", "at", table("at,latency\n" + rows)])
+    assert f"worse since {shown} (line 12)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--time", "nigth"], ":1: header: no column 'nigth': night, node, state, round_trip_p50_ns"),
+        (["--time", "state", "--value", "round_trip_p50_ns"], ": state: 'ok': a time such as 2026-11-24"),
+        (["--time", "night", "--by", "node"], ": state: 'ok': a finite number"),
+        (
+            ["--by", "night", "--by", "node", "--by", "state", "--by", "round_trip_p50_ns"],
+            ":1: header: no column is left for values",
+        ),
+        (["--value", "state"], ": state: 'ok': a finite number"),
+        ([], ":2: night: '2026-01-02': a finite number"),
+    ],
+)
+def test_bad_columns(table: Any, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str) -> None:
+    file = table(columns_of({"n1": [20e3, 21e3]}))
+    assert run(["detect", *words, file]) == 2
+    assert f"error: {file}" in (error := capsys.readouterr().err)
+    assert complaint in error
+    assert words or "--time" in error
+
+
+@pytest.mark.promise("`detect` asks for the direction that no name tells.")
+def test_a_direction_that_no_name_tells_is_asked_for(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["detect", file := table(drop_series())]) == 2
+    error = capsys.readouterr().err
+    assert f"error: {file}: --better: nothing: higher, lower or none, since 'n1-n2' does not tell which is good" in error
 
 
 @pytest.mark.parametrize("boundary", ["0", "60", "x"])

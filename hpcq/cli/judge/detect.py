@@ -1,4 +1,4 @@
-"""`hpcq detect`: the statistics alone, on series of any CSV."""
+"""`hpcq detect`: the judge of one series, on any CSV."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from hpcq.units import count_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpcq.cli.csv_input import SeriesTable
-    from hpcq.statistics import Change, Comparison
+    from hpcq.cli.csv_input import Series, SeriesTable
+    from hpcq.judge.series import Change, Course
+    from hpcq.statistics import Comparison
     from hpcq.verdict.words import Verdict
 
 _SHOWN = 12
-#: A search sees a level of five values, so with fewer than twice as many it could not have seen any change.
-_SEARCHED_MIN = 10
+_GOOD = {Better.HIGHER: "higher is better", Better.LOWER: "lower is better", Better.NONE: "any change counts"}
 
 
 @click.command()
 @click.argument("file")
-@click.option("--boundary", type=NUMBER, help="Compare the first N rows with the rest instead of searching.")
+@click.option("--time", metavar="COLUMN", help="The column of times. The rows are sorted by it, and changes have dates.")
+@click.option("--value", "values", metavar="COLUMN", multiple=True, help="A column of values; repeatable. Default: all others.")
+@click.option("--by", metavar="COLUMN", multiple=True, help="A column that tells series apart, such as the node; repeatable.")
+@click.option("--boundary", type=NUMBER, help="Compare the first N values of a series with the rest instead of searching.")
 @click.option(
     "--better",
     type=click.Choice([one.value for one in Better]),
-    default=Better.HIGHER.value,
-    show_default=True,
-    help="Which direction is good; none: every change counts.",
+    help="Which direction is good; none: every change counts. Needed where the names of the columns do not say it.",
 )
 @click.option(
     "--minimum-effect-ratio",
@@ -41,124 +42,194 @@ _SEARCHED_MIN = 10
     help="Smallest change of the median that matters.  [default: 0.03, with --boundary 0.02]",
 )
 @json_option
-def detect(file: str, boundary: int | None, better: str, minimum_effect_ratio: float | None, as_json: bool) -> int:
-    """Find when the series in a CSV changed, or whether they got worse at a known boundary.
+def detect(
+    *,
+    file: str,
+    time: str | None,
+    values: tuple[str, ...],
+    by: tuple[str, ...],
+    boundary: int | None,
+    better: str | None,
+    minimum_effect_ratio: float | None,
+    as_json: bool,
+) -> int:
+    """Find when the series in a CSV changed or drifted, or whether they got worse at a known boundary.
 
-    FILE has one series per column, in time order, with or without a header; - is standard input. Empty cells are missing
-    values. The first line says how many series were judged. A search needs ten values of a series. Exit code 3 when a series
-    got worse, 4 when it cannot be told.
+    FILE has one series per column, in time order, with or without a header; - is standard input. With --by it has one value
+    per row, and the columns named there say whose. Empty cells are missing values. The names tell which direction is good:
+    those of hpcq's metrics, and words such as latency, time, loss or errors. The first line says how many series were
+    judged. A search needs ten values of a series. Exit code 3 when a series is worse than it was, 4 when it cannot be told.
 
     \b
-    Example: hpcq detect nightly.csv
+    Example: hpcq detect --better higher nightly.csv
+             hpcq detect --time date --value round_trip_p50_ns --by node --by partner history.csv
              hpcq detect --boundary 30 --better lower latency.csv
     """
     from hpcq.cli.csv_input import read_series
 
-    table = read_series(file)
-    direction = Better(better)
+    table = read_series(file, time, values, by)
+    directions = _directions(table, better)
     if boundary is None:
-        return _print_changes(table, direction, minimum_effect_ratio, as_json)
-    if boundary >= len(table.lines):
-        raise UserError(
-            f"{table.file}: --boundary: {boundary}: 1..{len(table.lines) - 1}, the file has {len(table.lines)} rows"
-        )
-    return _print_comparisons(table, boundary, direction, minimum_effect_ratio, as_json)
+        return _print_courses(table, directions, minimum_effect_ratio, as_json)
+    longest = max(len(one.values) for one in table.series)
+    if boundary >= longest:
+        raise UserError(f"{table.file}: --boundary: {boundary}: 1..{longest - 1}, the longest series has {longest} rows")
+    return _print_comparisons(table, boundary, directions, minimum_effect_ratio, as_json)
 
 
-def _print_changes(table: SeriesTable, better: Better, minimum_effect_ratio: float | None, as_json: bool) -> int:
-    from hpcq.statistics import find_changes
-    from hpcq.statistics.changes import MINIMUM_EFFECT_RATIO
-    from hpcq.verdict.words import Tally, Verdict, too_little
+def _directions(table: SeriesTable, better: str | None) -> list[Better]:
+    """Which direction is good for each series."""
+    if better is not None:
+        return [Better(better)] * len(table.series)
+    from hpcq.judge.directions import direction_of
+    from hpcq.kernels import kernels
+
+    metrics = {metric.name: metric.better for kernel in kernels().values() for metric in kernel.metrics}
+    found: list[Better] = []
+    for one in table.series:
+        direction = direction_of(one.column, metrics) or direction_of(one.name, metrics)
+        if direction is None:
+            raise UserError(
+                f"{table.file}: --better: nothing: higher, lower or none, since {one.name!r} does not tell which is good",
+                "names such as throughput_bps, latency, run time or errors tell it",
+            )
+        found.append(direction)
+    return found
+
+
+def _print_courses(table: SeriesTable, directions: Sequence[Better], minimum_effect_ratio: float | None, as_json: bool) -> int:
+    from hpcq.judge.series import MINIMUM_EFFECT_RATIO, judge_series, verdict_of
+    from hpcq.verdict.words import Tally, Verdict
 
     minimum = MINIMUM_EFFECT_RATIO if minimum_effect_ratio is None else minimum_effect_ratio
-    found = find_changes(list(table.series.values()), minimum_effect_ratio=minimum)
-    verdicts = [_searched(values, changes, better) for values, changes in zip(table.series.values(), found, strict=True)]
+    courses = judge_series([one.values for one in table.series], minimum_effect_ratio=minimum)
+    verdicts: list[Verdict] = []
+    reasons: list[str] = []
+    for course, better in zip(courses, directions, strict=True):
+        word, reason = verdict_of(course, better, minimum)
+        verdicts.append(Verdict(word.value) if course.count else Verdict.NOT_COVERED)
+        reasons.append(reason)
     tally = Tally.of(verdicts)
     if as_json:
         series = [
-            {"name": name, "verdict": verdict.value, "changes": [_change_json(change) for change in changes]}
-            for name, verdict, changes in zip(table.series, verdicts, found, strict=True)
+            {
+                "name": one.name,
+                "better": better.value,
+                "count": course.count,
+                "verdict": verdict.value,
+                "reason": reason,
+                "changes": [_change_json(one, change) for change in course.changes],
+                "cuts": list(course.cuts),
+            }
+            for one, better, course, verdict, reason in zip(table.series, directions, courses, verdicts, reasons, strict=True)
         ]
         click.echo(json.dumps({"judged": tally.to_json(), "series": series}))
         return tally.exit_code
     click.echo(tally.first_line("series", "series"))
-    for (name, values), changes, verdict in zip(table.series.items(), found, verdicts, strict=True):
-        count = sum(not math.isnan(value) for value in values)
-        if verdict in {Verdict.INCONCLUSIVE, Verdict.NOT_COVERED}:
-            click.echo(f"{name}: {too_little(count_of(count, 'value'), f'a search needs {_SEARCHED_MIN}')}")
-            continue
-        if not changes and len(table.series) > _SHOWN:
-            continue
-        click.echo(f"{name}: {count_of(count, 'value')}, {count_of(len(changes), 'change') if changes else 'no change'}")
-        for change in changes:
-            mark = "worse" if _is_worse(change.before, change.after, better) else "better"
-            mark = "changed" if better is Better.NONE else mark
-            effect = _effect(change.before, change.after, change.low, change.high)
-            click.echo(f"  {mark} since index {change.index} (line {table.lines[change.index]}): {effect}")
-    changed = sum(bool(changes) for changes in found)
-    click.echo(f"{changed} of {len(found)} series changed by {minimum:.3g} or more of the level before.")
+    for one, better, course, verdict, reason in zip(table.series, directions, courses, verdicts, reasons, strict=True):
+        _print_course(one, better, course, verdict, reason, brief=len(table.series) > _SHOWN)
+    changed = sum(bool(course.changes) for course in courses)
+    click.echo(f"{changed} of {len(courses)} series changed by {minimum:.3g} or more of the level before.")
     if changed:
-        click.echo("A change is where the level before and the level after differ for good; the range in brackets holds the")
-        click.echo("true size in 95 of 100 cases. Runs of fewer than five values at the end are not judged: try --boundary.")
+        click.echo("The range in brackets holds the true size in 95 of 100 cases. Three newest values make a level; fewer are")
+        click.echo("told only when they lie far off.")
     return tally.exit_code
 
 
-def _searched(values: Sequence[float], changes: Sequence[Change], better: Better) -> Verdict:
-    """The verdict on one searched series. A column without any value is not covered."""
-    from hpcq.verdict.words import Verdict
+def _print_course(one: Series, better: Better, course: Course, verdict: Verdict, reason: str, *, brief: bool) -> None:
+    from hpcq.judge.series import JUDGED_POINTS_MIN
+    from hpcq.verdict.words import Verdict, too_little
 
-    count = sum(not math.isnan(value) for value in values)
-    if any(_is_worse(change.before, change.after, better) for change in changes):
-        return Verdict.DEGRADED
-    if count < _SEARCHED_MIN:
-        return Verdict.INCONCLUSIVE if count else Verdict.NOT_COVERED
-    return Verdict.PASS
+    if not course.changes and course.count < JUDGED_POINTS_MIN:
+        click.echo(f"{one.name}: {too_little(count_of(course.count, 'value'), f'a search needs {JUDGED_POINTS_MIN}')}")
+        return
+    if verdict is Verdict.PASS and not course.changes and brief:
+        return
+    count = count_of(len(course.changes), "change") if course.changes else "no change"
+    click.echo(f"{one.name}: {count_of(course.count, 'value')}, {_GOOD[better]}, {count}")
+    for change in course.changes:
+        worse = change.is_worse(better)
+        mark = "changed" if better is Better.NONE else "worse" if worse else "better"
+        click.echo(f"  {mark} {_what(one, change)}")
+    if verdict is Verdict.INCONCLUSIVE:
+        newest = course.newest
+        sides = (newest.before, newest.after) if newest else (course.first_third, course.last_third)
+        click.echo(f"  {reason} ({sides[0]:.4g} -> {sides[1]:.4g})")
+
+
+def _what(one: Series, change: Change) -> str:
+    """`since 2026-11-24 (line 42): 10.2 % lower (95 % range ...), median ...`, or how a drift went."""
+    ended = "" if change.ended is None else f"; the old level is back since {_place(one, change.ended)}"
+    if change.kind == "step":
+        return f"since {_place(one, change.index)}: {_effect(change.before, change.after, change.low, change.high)}{ended}"
+    count = sum(not math.isnan(value) for value in one.values[change.index : change.end])
+    stretch = f"over {count} values from {_place(one, change.index)} to {_place(one, change.end - 1)}"
+    if change.effect_ratio is None or change.low is None or change.high is None:
+        return f"drifts {stretch}: {change.before:.4g} -> {change.after:.4g}{ended}"
+    ends = f"95 % range {100 * (change.low - 1):+.1f} to {100 * (change.high - 1):+.1f} %"
+    moved = f"{change.before:.4g} -> {change.after:.4g}"
+    return f"drifts by {100 * (change.effect_ratio - 1):+.1f} % {stretch} ({ends}), {moved}{ended}"
+
+
+def _place(one: Series, index: int) -> str:
+    line = f"line {one.lines[index]}"
+    if not one.times:
+        return f"index {index} ({line})"
+    whole_days = all(time.hour == time.minute == time.second == 0 for time in one.times)
+    return f"{one.times[index]:{'%Y-%m-%d' if whole_days else '%Y-%m-%dT%H:%M:%SZ'}} ({line})"
 
 
 def _print_comparisons(
-    table: SeriesTable, boundary: int, better: Better, minimum_effect_ratio: float | None, as_json: bool
+    table: SeriesTable, boundary: int, directions: Sequence[Better], minimum_effect_ratio: float | None, as_json: bool
 ) -> int:
     from hpcq.statistics import ComparisonVerdict, compare_many
     from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO
     from hpcq.verdict.words import Tally, Verdict
 
     minimum = MINIMUM_EFFECT_RATIO if minimum_effect_ratio is None else minimum_effect_ratio
-    pairs = [(values[:boundary], values[boundary:]) for values in table.series.values()]
-    found = compare_many(pairs, better=better, minimum_effect_ratio=minimum)
+    pairs = [(one.values[:boundary], one.values[boundary:]) for one in table.series]
+    found = compare_many(pairs, better=directions, minimum_effect_ratio=minimum)
     tally = Tally.of(Verdict(one.verdict.value) for one in found)
     if as_json:
-        series = [_comparison_json(name, one, boundary) for name, one in zip(table.series, found, strict=True)]
-        click.echo(json.dumps({"judged": tally.to_json(), "series": series}))
+        rows = [
+            {"name": series.name, "better": better.value, **_comparison_json(one, boundary)}
+            for series, better, one in zip(table.series, directions, found, strict=True)
+        ]
+        click.echo(json.dumps({"judged": tally.to_json(), "series": rows}))
         return tally.exit_code
     click.echo(tally.first_line("series", "series"))
-    for name, one in zip(table.series, found, strict=True):
+    for series, better, one in zip(table.series, directions, found, strict=True):
         if one.verdict is ComparisonVerdict.PASS and not one.improved and len(found) > _SHOWN:
             continue
-        click.echo(f"{one.verdict.value:<12} {name}: {one.reason} ({one.before_count} values before, {one.after_count} after)")
+        counts = f"{one.before_count} values before, {one.after_count} after, {_GOOD[better]}"
+        click.echo(f"{one.verdict.value:<12} {series.name}: {one.reason} ({counts})")
         if one.shift is not None:
             shift = one.shift
             click.echo(f"{'':<12} {_effect(shift.before, shift.after, shift.low, shift.high)}")
-    if any(one.improved for one in found):
-        other = "lower" if better is Better.HIGHER else "higher"
-        click.echo(f"Some moved clearly in the good direction; if {other} is better for them, say --better {other}.")
     click.echo(
         "degraded: fewer than 1 in 100 unchanged series would look so much worse, and the move is large enough to matter."
     )
     return tally.exit_code
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def _change_json(one: Series, change: Change) -> dict[str, Any]:
+    times = {"time_utc": one.times[change.index].strftime("%Y-%m-%dT%H:%M:%SZ")} if one.times else {}
     return {
+        "kind": change.kind,
         "index": change.index,
+        "end": change.end,
+        "line": one.lines[change.index],
+        **times,
         "before": change.before,
         "after": change.after,
         "effect_ratio": change.effect_ratio,
         "low": change.low,
         "high": change.high,
+        "ended": change.ended,
     }
 
 
-def _comparison_json(name: str, one: Comparison, boundary: int) -> dict[str, Any]:
+def _comparison_json(one: Comparison, boundary: int) -> dict[str, Any]:
     shift = one.shift
     effect = {
         "before": shift.before if shift else None,
@@ -169,7 +240,6 @@ def _comparison_json(name: str, one: Comparison, boundary: int) -> dict[str, Any
     }
     moved = one.improved or one.verdict.value == "degraded"
     return {
-        "name": name,
         "verdict": one.verdict.value,
         "reason": one.reason,
         "improved": one.improved,
@@ -181,19 +251,12 @@ def _comparison_json(name: str, one: Comparison, boundary: int) -> dict[str, Any
     }
 
 
-def _is_worse(before: float, after: float, better: Better) -> bool:
-    return after != before if better is Better.NONE else (after < before) == (better is Better.HIGHER)
-
-
 def _effect(before: float, after: float, low: float | None, high: float | None) -> str:
-    """`10.2 % lower (8.1 to 11.9 % lower), median 9.41e9 -> 8.45e9`."""
+    """`10.2 % lower (95 % range -11.9 to -8.1 %), median 9.41e9 -> 8.45e9`."""
     medians = f"median {before:.4g} -> {after:.4g}"
     if before <= 0 or low is None:
         return medians
     change = 100 * (after / before - 1)
     ends = sorted((100 * (low - 1), 100 * (high - 1) if high is not None else math.inf))
-    return f"{_signed(change)} (95 % range {ends[0]:+.1f} to {ends[1]:+.1f} %), {medians}"
-
-
-def _signed(percent: float) -> str:
-    return f"{abs(percent):.1f} % {'lower' if percent < 0 else 'higher'}"
+    way = "lower" if change < 0 else "higher"
+    return f"{abs(change):.1f} % {way} (95 % range {ends[0]:+.1f} to {ends[1]:+.1f} %), {medians}"
