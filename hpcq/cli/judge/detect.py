@@ -62,7 +62,7 @@ def detect(
 
     \b
     Example: hpcq detect --better higher nightly.csv
-             hpcq detect --time date --value round_trip_p50_ns --by node --by partner history.csv
+             hpcq detect --time date --value round_trip_p50_ns --by node --by partner round_trips.csv
              hpcq detect --boundary 30 --better lower latency.csv
     """
     from hpcq.cli.csv_input import read_series
