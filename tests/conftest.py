@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import socket
 import sys
 import time
@@ -14,6 +15,12 @@ import pytest
 #: the environment forbids Python to keep what it compiled, that alone takes minutes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+#: A shell starts what it puts into the background with these ignored, and programs inherit that: what a test interrupts would
+#: go on for ever. With a handler that does nothing, this process still ignores them, and what it starts has the default.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 #: Labs of other tests come and go: a test that wants one names its clusters.
 os.environ["HPCQ_LABS"] = "no"

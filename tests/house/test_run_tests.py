@@ -106,3 +106,27 @@ def test_the_fast_ones_keep_the_folders_of_failed_tests_alone(tmp_path: Path, fi
         assert list((tmp_path / "kept").iterdir()) == []
     else:
         assert re.fullmatch(rf"the folders of the failed tests: {tmp_path}/kept/hpcq-fast-tests\.\w+", lines[-1])
+
+
+INTERRUPTED = """import signal, subprocess, sys
+
+def test_interrupted():
+    program = "import signal, sys, time; print(0, flush=True); time.sleep(30)"
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as started:
+            started.stdout.readline()
+            started.send_signal(number)
+            assert started.wait(20) == -number
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
+def test_what_a_test_interrupts_ends_also_where_a_shell_started_the_tests_in_the_background(
+    tmp_path: Path, workers: list[str]
+) -> None:
+    (tmp_path / "conftest.py").write_text((REPOSITORY / "tests/conftest.py").read_text().partition("pytest_plugins =")[0])
+    (tmp_path / "test_one.py").write_text(INTERRUPTED)
+    ignored = "trap '' INT QUIT HUP; exec \"$@\""
+    argv = ["bash", "-c", ignored, "bash", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "."]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
