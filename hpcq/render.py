@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hpcq import assets, units
 from hpcq.errors import HpcqError, UserError
 from hpcq.transport import quote
+from hpcq.visible import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -41,7 +42,7 @@ def render(template_name: str, context: Mapping[str, Any]) -> str:
     from jinja2 import TemplateError
 
     try:
-        return _environment(assets.templates()).get_template(template_name).render(**context)
+        return _environment(assets.templates(), page=".html" in template_name).get_template(template_name).render(**context)
     except TemplateError as error:
         raise HpcqError(f"templates/{template_name}: {error}", "the template uses a name that hpcq does not give it") from error
 
@@ -141,8 +142,13 @@ def with_code(text: str) -> str:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
+def _shown(value: object) -> object:
+    """A value for a page, made visible; what a template made of it (Markup) stays markup."""
+    return type(value)(visible(value)) if isinstance(value, str) else value
+
+
 @functools.cache
-def _environment(folder: Path) -> Environment:
+def _environment(folder: Path, *, page: bool) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -152,6 +158,7 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_shown if page else None,
     )
     environment.filters["q"] = shell_word
     environment.filters["directive"] = directive_value

@@ -23,6 +23,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 from hpcq import __version__
 from hpcq.cli.options import NoSuchVerb, Verbs
 from hpcq.errors import Exit, HpcqError, of_the_machine
+from hpcq.visible import visible_streams
 
 # ----------------------------------------------------------------------------------------------------------------------
 # `hpcq completion`: what completes hpcq's words in bash, zsh and fish.
@@ -367,6 +368,11 @@ def run(arguments: Sequence[str]) -> int:
     if _open_streams():
         complain("standard output: is closed: an open one", "`> /dev/null` where nobody reads it")
         return Exit.ERROR
+    with visible_streams():
+        return _run(arguments, debug=debug)
+
+
+def _run(arguments: Sequence[str], *, debug: bool) -> int:
     try:
         words = [word for word in arguments if word != _DEBUG]
         if _COMPLETE in os.environ:
@@ -466,7 +472,7 @@ def _of_a_file(error: BaseException) -> HpcqError | None:
 
 
 def _prints(module: Mapping[str, object]) -> bool:
-    return str(module.get("__name__")).startswith("hpcq.cli.")
+    return str(module.get("__name__")).startswith(("hpcq.cli.", "hpcq.visible"))
 
 
 def complain(message: str, hint: str | None = None) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from hpcq import units
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
+from hpcq.visible import beneath, visible, visible_pieces
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,11 +60,11 @@ class Column:
 def head(column: Column) -> str:
     """The head of a column: its own, or its name in words. A column of times says that they are UTC."""
     title = column.head if column.head is not None else column.name.replace("_", " ")
-    return f"{title} (UTC)" if _unit(column, {}) == "utc" and "utc" not in title.lower() else title
+    return visible(f"{title} (UTC)" if _unit(column, {}) == "utc" and "utc" not in title.lower() else title)
 
 
 def cell(column: Column, fields: Mapping[str, Any]) -> str:
-    """One value as a person reads it; empty for None."""
+    """One value as a person reads it, made visible: Rich takes escape sequences for its own; empty for None."""
     value = fields[column.name]
     if value is None:
         return ""
@@ -71,10 +72,10 @@ def cell(column: Column, fields: Mapping[str, Any]) -> str:
         return "yes" if value else "no"
     unit = _unit(column, fields)
     if unit == "utc" and isinstance(value, str):
-        return value[:_UTC_SHOWN].replace("T", " ")
+        return visible(value[:_UTC_SHOWN].replace("T", " "))
     if isinstance(value, (int, float)):
         return str(value) if unit in {None, "no", "count", "index"} and isinstance(value, int) else units.human(value, unit)
-    return str(value)
+    return visible(str(value))
 
 
 def _unit(column: Column, fields: Mapping[str, Any]) -> str | None:
@@ -120,7 +121,7 @@ def print_fitted(rows: Sequence[object], columns: Sequence[Column], title: str |
     """Print rows as a table to a terminal."""
     from rich.console import Console
 
-    console = Console(file=out, highlight=False)
+    console = Console(file=beneath(out), highlight=False)
     for part in fitted(rows, columns, title, width=console.width):
         console.print(part, crop=False)
 
@@ -151,7 +152,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title:
     from rich.text import Text
 
     if title:
-        yield Text(title)
+        yield Text(visible(title))
     widest = max(len(head(one)) for one in columns)
     for number, row in enumerate(rows):
         if number:
@@ -185,7 +186,14 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: 
     from rich.text import Text
 
     plain = "NO_COLOR" in os.environ
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else None)
+    words = Text(visible(title)) if title else None
+    table = Table(
+        title=words,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        header_style="" if plain else None,
+    )
     for column in columns:
         numeric = _numeric(column, rows)
         justify = "right" if numeric else "left"
@@ -305,7 +313,7 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
     what: the option or argument that named the file, for the error.
     """
     if target is None:
-        for piece in pieces:
+        for piece in visible_pieces(pieces):
             sys.stdout.write(piece) if isinstance(piece, str) else sys.stdout.buffer.write(piece)
         return
     _spare_database(target, what)
@@ -313,7 +321,7 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
     aside = target if special else target.with_name(f".{target.name}.part")
     try:
         with aside.open("wb") as file:
-            for piece in pieces:
+            for piece in visible_pieces(pieces):
                 file.write(piece.encode() if isinstance(piece, str) else piece)
         if special:
             return
@@ -441,7 +449,7 @@ class _Aside:
 
     def write(self, text: str) -> None:
         """Write what can be written now, and keep the rest."""
-        piece = text.encode(errors="surrogateescape")
+        piece = visible(text).encode()
         while piece and not self._waiting:
             if self._takes():
                 piece = piece[os.write(self._number, piece[:_AT_ONCE_BYTES]) :]

@@ -21,6 +21,7 @@ from pathlib import Path
 from hpcq import units
 from hpcq.errors import Exit, HeldError, HpcqError, StoreError, UserError, of_the_machine
 from hpcq.run_folder.paths import RunFolder, read_json, write_json
+from hpcq.visible import visible
 
 #: Space reserved for the last error message: on a full disk nothing new can be written.
 _SPARE_BYTES = 4096
@@ -28,7 +29,7 @@ _SPARE_BYTES = 4096
 
 def say(run: RunFolder, text: str) -> None:
     """Log one event per line, UTC first, to stderr and to the run's own log."""
-    line = f"{units.utc_now()} {text}"
+    line = visible(f"{units.utc_now()} {text}")
     print(line, file=sys.stderr)  # noqa: T201
     with contextlib.suppress(OSError), (run.path / "log.txt").open("a", encoding="utf-8") as file:  # stderr has it already
         file.write(line + "\n")

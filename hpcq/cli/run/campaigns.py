@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -176,9 +176,11 @@ def _show(run: RunFolder, done: threading.Event) -> None:
     from rich.live import Live
 
     from hpcq.cli.output import fitted
+    from hpcq.visible import beneath
 
-    console = Console(stderr=True)
-    with Live(console=console, transient=True, auto_refresh=False, vertical_overflow="visible") as live:
+    console = Console(file=beneath(sys.stderr))
+    live_options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}  # Rich would act on what it holds
+    with Live(console=console, transient=True, auto_refresh=False, vertical_overflow="visible", **live_options) as live:
         for status in _looks(run, done):
             rows = [_row(one) for one in status.clusters]
             live.update(Group(*fitted(rows, _COLUMNS, None, width=console.width)), refresh=True)

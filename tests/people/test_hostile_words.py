@@ -1,0 +1,155 @@
+"""Words of nodes, programs and schedulers that would act on a terminal: every output shows them, and none sends them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.visible import visible
+from tests.store.run_folders import RunBuilder, load
+
+pytestmark = pytest.mark.fast
+
+#: Colours of an innocent iperf3, a window's title, C1 controls, an override of direction, a line that starts over.
+HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;owned\x07 \x9b2J \u202egnp.exe \u200b\rerror: all is fine \x7f"
+#: What no output may hold. A carriage return may end a line of CSV.
+ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+#: Colours that hpcq itself writes to a terminal.
+OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database in which everything that comes from elsewhere is hostile."""
+    folder = tmp_path_factory.mktemp("hostile")
+    run = RunBuilder(folder / "runs")
+    run.submit("j00001")
+    run.measure("j00001")
+    path = run.line_path("j00001", 1, 1, 1)
+    line: dict[str, Any] = json.loads(path.read_text())
+    line["warnings"] = [{"name": "buffer_clipped", "message": HOSTILE}]
+    line["granted"]["congestion_control"] = HOSTILE
+    line["evidence"]["client"] |= {"unavailable": {"schedstat": HOSTILE}, "hostname": HOSTILE}
+    path.write_text(json.dumps(line) + "\n")
+    path = run.line_path("j00001", 1, 2, 1)
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"valid": False, "invalid_reason": HOSTILE, "exit_code": 1}) + "\n"
+    )
+    path.with_suffix(".err").write_text(HOSTILE)
+    facts = path.with_name("facts-n1.json")
+    found = json.loads(facts.read_text())
+    found["kernel"]["cmdline"] = HOSTILE
+    facts.write_text(json.dumps(found))
+    run.end("j00001")
+    run.submit("j00002")
+    run.end("j00002", outcome="failed", reason=HOSTILE)
+    run.journal("closed")
+    load(folder / "results.db", run)
+    return folder
+
+
+VERBS = [
+    ["results"],
+    ["results", "--each"],
+    ["results", "--findings"],
+    ["show", "1"],
+    ["show", "4"],
+    ["node", "alpha/n1"],
+    ["nodes"],
+    ["facts", "show", "n1"],
+    ["status"],
+    ["sql", "SELECT * FROM v_results"],
+    ["sql", f"SELECT 1 AS \"{HOSTILE}\", '{HOSTILE}' AS words"],
+    ["export", "--format", "csv"],
+    ["export", "--format", "jsonl"],
+    ["export", "--format", "junit"],
+    ["export", "--format", "markdown"],
+    ["no-such-verb-\x1b[31m"],
+    ["results", "--cluster", HOSTILE],
+]
+
+
+def hpcq(home: Path, words: list[str], **more: Any) -> Any:
+    environment = {**os.environ, "COLUMNS": "400", "TERM": "xterm"}
+    argv = [sys.executable, "-P", "-m", "hpcq", *words]
+    return subprocess.run(argv, cwd=home, env=environment, stdin=subprocess.DEVNULL, timeout=120, check=False, **more)
+
+
+def on_terminal(home: Path, words: list[str]) -> str:
+    """What a verb writes to a pseudo-terminal."""
+    leader, follower = os.openpty()
+    argv = [sys.executable, "-P", "-m", "hpcq", *words]
+    environment = {**os.environ, "COLUMNS": "400", "TERM": "xterm"}
+    said = b""
+    with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, cwd=home, env=environment):
+        os.close(follower)
+        with contextlib.suppress(OSError):  # Linux says EIO when the last writer has gone
+            while piece := os.read(leader, 65536):
+                said += piece
+    os.close(leader)
+    return said.decode()
+
+
+@pytest.mark.promise("No word of a node, a program or a scheduler acts on the terminal of who reads it.")
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: visible(" ".join(words))[:40])
+def test_nothing_acts_on_a_pipe_or_a_terminal(home: Path, words: list[str]) -> None:
+    done = hpcq(home, words, capture_output=True)
+    said = done.stdout.decode() + done.stderr.decode()
+    assert "Traceback" not in said
+    assert said.strip()
+    assert not ACTING.findall(said), [repr(line) for line in said.split("\n") if ACTING.search(line)][:3]
+    shown = OWN_COLOURS.sub("", on_terminal(home, words)).replace("\r\n", "\n")
+    assert shown.strip()
+    assert not ACTING.findall(shown), [repr(line) for line in shown.split("\n") if ACTING.search(line)][:3]
+
+
+def test_the_words_are_shown_and_not_lost(home: Path) -> None:
+    said = on_terminal(home, ["results"])
+    assert "\\u001b[31mred\\u001b[0m" in said
+    assert "\\u202egnp.exe" in said
+
+
+@pytest.mark.promise("JSON keeps words from elsewhere as they are, and is safe to look at.")
+def test_json_stays_what_it_was(home: Path) -> None:
+    done = hpcq(home, ["results", "--each", "--json"], capture_output=True, text=True)
+    assert not ACTING.findall(done.stdout)
+    rows = json.loads(done.stdout)["results"]
+    assert any(HOSTILE in str(row["reason"]) for row in rows)
+    lines = hpcq(home, ["export", "--format", "jsonl"], capture_output=True, text=True).stdout.splitlines()
+    assert any(HOSTILE in (json.loads(line)["reason"] or "") for line in lines)
+
+
+def test_files_and_pages_hold_nothing_that_acts(home: Path) -> None:
+    for words in (["export", "--format", "csv", "--to", "out.csv"], ["report"]):
+        done = hpcq(home, words, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr, done.stderr
+    [page] = home.glob("runs/*/report.html")
+    for path in (home / "out.csv", page):
+        text = path.read_bytes().decode()
+        assert not ACTING.findall(text), path
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é → 日本\n\tx\r\n", "plain é → 日本\n\tx\r\n"),
+        ("a\rb", "a\\u000db"),
+        ("\x1b[0m\x9b\x7f", "\\u001b[0m\\u009b\\u007f"),
+        ("\U000e0041", "\\udb40\\udc41"),
+        ("\udcff", "\\udcff"),
+        ("\u2028\ufeff\u061c", "\\u2028\\ufeff\\u061c"),
+    ],
+)
+def test_what_is_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert visible(shown) == shown
+    if "\udcff" not in text and "\r" not in text:
+        assert json.loads(visible(json.dumps(text, ensure_ascii=False))) == text
