@@ -274,15 +274,15 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
     """One value, converted to the option's type and unit. Raises ValueError `FOUND: ALLOWED`."""
     if option.type is OptionType.BOOLEAN:
         if not isinstance(value, bool):
-            raise ValueError(f"{_shown(value)}: allowed are true and false")
+            raise ValueError(f"{_shown(value)}: must be true or false")
         return value
     if option.type is OptionType.CHOICE:
         if value not in option.choices:
-            raise ValueError(f"{_shown(value)}: allowed are {', '.join(option.choices)}")
+            raise ValueError(f"{_shown(value)}: must be one of {', '.join(option.choices)}")
         return str(value)
     if option.type is OptionType.NAME:
         if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
-            raise ValueError(f"{_shown(value)}: allowed is a name of a-z, 0-9, _, and . or - (not first), 15 at most")
+            raise ValueError(f"{_shown(value)}: must be a name of a-z, 0-9, _, and . or - (not first), 15 at most")
         return value
     number = _quantity(option, value)
     if option.minimum is not None and number < option.minimum:
@@ -324,9 +324,9 @@ def sweep_sizes(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> tup
     if not (isinstance(to, int) and isinstance(by, int) and isinstance(first, int)) or not (to or by):
         return ()
     if not to:
-        raise ValueError(f"{_SWEEP_BY}: {by} without {_SWEEP_TO}: allowed is 0")
+        raise ValueError(f"{_SWEEP_BY}: {by} without {_SWEEP_TO}: must be 0")
     if not first <= to <= size.maximum:
-        raise ValueError(f"{_SWEEP_TO}: {to}: allowed are 0, and {first} ({SIZE_OPTION}) to {size.maximum:.12g}")
+        raise ValueError(f"{_SWEEP_TO}: {to}: must be 0, or {first} ({SIZE_OPTION}) to {size.maximum:.12g}")
     found = {one for middle in _doubled(first, to) for one in (middle - by, middle, middle + by)}
     return first, *sorted(one for one in found - {first} if size.minimum <= one <= size.maximum)
 
@@ -371,7 +371,7 @@ def read_quantity(value: object, unit: str, wanted: str = "a number") -> float:
                 return number
     except OverflowError:
         pass
-    raise ValueError(f"{_shown(value)}: allowed is {wanted}{_in(unit)}")
+    raise ValueError(f"{_shown(value)}: must be {wanted}{_in(unit)}")
 
 
 def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
@@ -405,7 +405,7 @@ def _read_program(path: Path) -> list[Kernel]:
     try:
         description = json.loads(path.read_text("utf-8"))
         if description["format"] != 1:
-            raise HpcqError(f"{path}: format: {description['format']}: allowed is 1")
+            raise HpcqError(f"{path}: format: {description['format']}: must be 1")
         return [_kernel(description, row) for row in description["kernels"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HpcqError(f"{path}: not a kernel description: {type(error).__name__}: {error}") from None
@@ -445,7 +445,7 @@ def _quantity(option: Option, value: Any) -> int | float:
     whole = option.type is OptionType.INTEGER
     number: int | float = _one_number(read_quantity(value, unit, "a whole number" if whole else "a number"))
     if whole and isinstance(number, float):
-        raise ValueError(f"{_written(value, number)}: allowed is a whole number{_in(unit)}")
+        raise ValueError(f"{_written(value, number)}: must be a whole number{_in(unit)}")
     return number
 
 

@@ -13,7 +13,7 @@ _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 #: No cluster has more nodes, but a typing error can ask for more.
 NODE_COUNT_MAX = 100_000
-ALLOWED = "allowed are names of letters, digits and ._- with ranges like n[01-04,7]"
+ALLOWED = "must be names of letters, digits and ._- with ranges like n[01-04,7]"
 
 
 def is_node_name(text: str) -> bool:

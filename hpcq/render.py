@@ -59,7 +59,7 @@ def render_text(text: str, context: Mapping[str, Any], where: str) -> str:
         return _small_template(text).render(**context)
     except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, SyntaxError, MemoryError) as error:
         hint = f"names it may use are {', '.join(context)}"
-        raise UserError(f"{where}: {text}: {error}: allowed is a template over the options", hint) from None
+        raise UserError(f"{where}: {text}: {error}: must be a template over the options", hint) from None
 
 
 def shell_word(value: object) -> str:
@@ -108,7 +108,7 @@ def _small_template(text: str) -> Template:
         if what not in _SMALL_NODES and not isinstance(node, nodes.Helper):
             raise ValueError(f"{what.lower()}: only values, operators and if may stand here")
         if name is not None and name not in _SMALL_FILTERS:
-            raise ValueError(f"the filter {name}: allowed are {', '.join(sorted(_SMALL_FILTERS))}")
+            raise ValueError(f"the filter {name}: must be one of {', '.join(sorted(_SMALL_FILTERS))}")
     return sandbox.from_string(text)
 
 

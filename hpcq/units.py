@@ -77,11 +77,11 @@ def parse(text: str | int | float, unit: str) -> float:
     if match is None or (suffix and suffix not in table):
         known = ", ".join(sorted(key for key in table if key))
         if not known:
-            raise ValueError(f"{text!r} is not a number: allowed is a number without a unit")
+            raise ValueError(f"{text!r} is not a number: must be a number without a unit")
         allowed = f"a number and one of {known}"
         if unit == "bytes" and suffix in {"k", "m", "g"}:
             allowed = f"{text.strip()}iB (binary) and {text.strip()}B (decimal)"
-        raise ValueError(f"{text!r} is not a quantity in {unit}: allowed are {allowed}")
+        raise ValueError(f"{text!r} is not a quantity in {unit}: must be {allowed}")
     value = float(match.group(1))
     if suffix:
         value = value / _PER_CENT if suffix == "%" else value * table[suffix]

@@ -152,9 +152,9 @@ def _add_damage(verb: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run_up(options: argparse.Namespace) -> None:
     if not options.nodes.isdigit() or not 1 <= int(options.nodes) <= NODE_COUNT_MAX:
-        raise UsageError(f"--nodes: {options.nodes!r}: allowed are 1 to {NODE_COUNT_MAX}", "hpcq lab up --help")
+        raise UsageError(f"--nodes: {options.nodes!r}: must be 1 to {NODE_COUNT_MAX}", "hpcq lab up --help")
     if not options.leaves.isdigit() or not 1 <= int(options.leaves) <= LEAF_COUNT_MAX:
-        raise UsageError(f"--leaves: {options.leaves!r}: allowed are 1 to {LEAF_COUNT_MAX}", "hpcq lab up --help")
+        raise UsageError(f"--leaves: {options.leaves!r}: must be 1 to {LEAF_COUNT_MAX}", "hpcq lab up --help")
     settings = Settings(
         name=checked_name(options.name),
         node_count=int(options.nodes),

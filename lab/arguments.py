@@ -14,7 +14,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         found = re.fullmatch(r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message)
         if found:
-            message = f"{found[1]}: {found[2]}: allowed are {found[3].replace(chr(39), '')}"
+            message = f"{found[1]}: {found[2]}: must be {found[3].replace(chr(39), '')}"
         raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
 
 

@@ -110,7 +110,7 @@ def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
     for path in sorted(folder.glob("*.toml")):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         if set(tables) - {"mutant"}:
-            raise ValueError(f"{path.name}: unknown tables {sorted(set(tables) - {'mutant'})}: allowed is [[mutant]]")
+            raise ValueError(f"{path.name}: unknown tables {sorted(set(tables) - {'mutant'})}: must be [[mutant]]")
         found += [_read_one(path, number, table) for number, table in enumerate(tables.get("mutant", []), start=1)]
     return found
 
@@ -119,11 +119,11 @@ def _read_one(path: Path, number: int, table: dict[str, object]) -> Mutant:
     where = f"{path.name}: mutant {number}"
     for key, value in table.items():
         if key not in _KEYS or not isinstance(value, _KEYS[key]):
-            raise ValueError(f"{where}: {key}: unknown key or wrong type: allowed are {', '.join(_KEYS)}")
+            raise ValueError(f"{where}: {key}: unknown key or wrong type: must be one of {', '.join(_KEYS)}")
     if missing := {"at", "tests"} - set(table):
         raise ValueError(f"{where}: lacks {', '.join(sorted(missing))}")
     if set(table) & {"old", "new", "returns", "value"} not in _EFFECTS:
-        raise ValueError(f"{where}: has no effect or several: allowed is one of old with new, returns, value")
+        raise ValueError(f"{where}: has no effect or several: must be one of old with new, returns, value")
     tests = tuple(str(one) for one in table["tests"])  # type: ignore[attr-defined]
     return Mutant(path.stem, number, **{**table, "tests": tests})  # type: ignore[arg-type]
 
@@ -309,7 +309,7 @@ def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -
     """lab: True selects those that need it, False the others, None all."""
     if unknown := set(areas) - {one.area for one in mutants}:
         known = ", ".join(dict.fromkeys(one.area for one in mutants))
-        raise SystemExit(f"error: --area: {', '.join(sorted(unknown))}: allowed are {known}")
+        raise SystemExit(f"error: --area: {', '.join(sorted(unknown))}: must be {known}")
     return [one for one in mutants if (not areas or one.area in areas) and (lab is None or one.lab is lab)]
 
 

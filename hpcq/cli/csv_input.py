@@ -165,7 +165,7 @@ def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
             if not node:
                 raise UserError(f"{name}:{row.line}: {title}: nothing: the name of a node")
         if a == b:
-            raise UserError(f"{name}:{row.line}: node_b: {b}: allowed is a node other than node_a")
+            raise UserError(f"{name}:{row.line}: node_b: {b}: must be a node other than node_a")
         value = _number(name, row.line, "value", cell)
         if value < 0:
             raise UserError(f"{name}:{row.line}: value: {cell}: a number of at least 0")
@@ -199,7 +199,7 @@ def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[
     except OSError as error:
         raise UserError(f"{name}: {error.strerror or error}: a CSV file that can be read, or - for standard input") from error
     if raw.startswith(DATABASE_HEAD):
-        raise UserError(f"{name}: a database: allowed is a CSV file", "hpcq export --format csv writes results as one")
+        raise UserError(f"{name}: a database: must be a CSV file", "hpcq export --format csv writes results as one")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -216,7 +216,7 @@ def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[
             if cells or keep_blank_lines:
                 rows.append(_Row(reader.line_num, [cell.strip() for cell in cells]))
     except csv.Error as error:
-        raise UserError(f"{name}:{reader.line_num}: row: {error}: CSV") from error
+        raise UserError(f"{name}:{reader.line_num}: {error}: must be valid CSV") from error
     return name, rows
 
 

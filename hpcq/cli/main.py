@@ -139,8 +139,8 @@ _SOURCES: dict[str, Callable[[Path], list[str]]] = {
 
 _FOUND = re.compile(r"^(?:File |Directory |Path )?'(?P<quoted>.*?)' |^(?P<plain>\S+) is not in the range")
 _PATH_WORDS = {
-    "is a directory": "is a folder: allowed is a file",
-    "is a file": "is a file: allowed is a folder",
+    "is a directory": "is a folder: must be a file",
+    "is a file": "is a file: must be a folder",
     "does not exist": "is not there",
     "is not readable": "cannot be read",
     "is not writable": "cannot be written",
@@ -175,7 +175,7 @@ def _plain_words(message: str, command: click.Command) -> str:
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
     if extra:
         takes = " ".join(one.make_metavar(click.Context(command)) for one in command.params if isinstance(one, click.Argument))
-        return f"{extra.group(1)!r}: too much: allowed is {takes or 'no argument, only options'}"
+        return f"{extra.group(1)!r}: too much: takes {takes or 'no argument, only options'}"
     option = re.fullmatch(r"Option '(.*)' (does not take a value|requires an argument)", message)
     if option:
         allowed = "it stands alone" if "not" in option.group(2) else "a value must follow"
@@ -189,7 +189,7 @@ def _name(param: click.Parameter) -> str:
 
 
 def _choices(param: click.Parameter) -> str:
-    return f": allowed are {', '.join(map(str, param.type.choices))}" if isinstance(param.type, click.Choice) else ""
+    return f": must be one of {', '.join(map(str, param.type.choices))}" if isinstance(param.type, click.Choice) else ""
 
 
 def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:
@@ -201,9 +201,9 @@ def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:
 
         names = [str(one) for one in param.type.choices]
         near = get_close_matches(value, names, n=1, cutoff=0.6)
-        return f"{value!r}: " + (f"the nearest is {near[0]}; " if near else "") + f"allowed are {', '.join(names)}"
+        return f"{value!r}: " + (f"the nearest is {near[0]}; " if near else "") + f"must be one of {', '.join(names)}"
     if isinstance(param.type, (click.IntRange, click.FloatRange)):
-        return f"{value!r}: allowed is {_range(param.type)}"
+        return f"{value!r}: must be {_range(param.type)}"
     for theirs, ours in _PATH_WORDS.items():
         if message.endswith(theirs):
             return f"{value}: {ours}"

@@ -206,7 +206,7 @@ def _assignments(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], 
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise UserError(f"{option} {text!r}: allowed is NAME=VALUE")
+            raise UserError(f"{option} {text!r}: must be NAME=VALUE")
         found.append((name.strip(), value.strip()))
     return tuple(found)
 

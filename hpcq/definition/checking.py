@@ -172,7 +172,7 @@ def _read_text(path: Path, shown: str) -> str:
     except ValueError:  # a NUL in the name
         raise UserError(f"{shown}: this is not a file name") from None
     if content.startswith(DATABASE_HEAD):
-        raise UserError(f"{shown}: a database: allowed is a YAML file", "--db FILE names a database")
+        raise UserError(f"{shown}: a database: must be a YAML file", "--db FILE names a database")
     if len(content) > _FILE_BYTES_MAX:
         raise UserError(f"{shown}: {len(content)} bytes are above the maximum {_FILE_BYTES_MAX} of a definition")
     try:
@@ -181,7 +181,7 @@ def _read_text(path: Path, shown: str) -> str:
         offset = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
         line = content.count(b"\n", 0, offset) + 1
         raise UserError(
-            f"{shown}:{line}: byte 0x{content[offset]:02x} at offset {offset} is not UTF-8: allowed is UTF-8 text",
+            f"{shown}:{line}: byte 0x{content[offset]:02x} at offset {offset} is not UTF-8: must be UTF-8 text",
             hint="save the file as UTF-8, for example: iconv -f latin1 -t utf-8 FILE",
         ) from None
 
@@ -193,7 +193,7 @@ def _compose(shown: str, text: str) -> Node | None:
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = chr(error.character) if isinstance(error.character, int) else error.character
-        raise UserError(f"{shown}:{line}: control character {character!r}: allowed are printable characters") from None
+        raise UserError(f"{shown}:{line}: control character {character!r}: must be printable characters") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{shown}:{mark.line + 1}:{mark.column + 1}" if mark else shown
@@ -331,25 +331,25 @@ def refuse(message: str, hint: str | None = None) -> PydanticCustomError:
 
 def _name(value: str) -> str:
     if not re.fullmatch(NAME_PATTERN, value) or value.endswith("\n"):
-        raise refuse(f"{shown(value)} is not a name: allowed are letters, digits and ._-, 64 at most, a letter or digit first")
+        raise refuse(f"{shown(value)} is not a name: must be letters, digits and ._-, 64 at most, a letter or digit first")
     return value
 
 
 def _word(value: str) -> str:
     if not re.fullmatch(_WORD_PATTERN, value) or value.endswith("\n"):
-        raise refuse(f"{shown(value)}: allowed are letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)")
+        raise refuse(f"{shown(value)}: must be letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)")
     return value
 
 
 def _features(value: str) -> str:
     if not _FEATURES.fullmatch(value):
-        raise refuse(f"{shown(value)}: allowed are feature names joined by & (all) or | (any of), like rack1&ib|rack2")
+        raise refuse(f"{shown(value)}: must be feature names joined by & (all) or | (any of), like rack1&ib|rack2")
     return re.sub(r"\s+", "", value)
 
 
 def _node(value: str) -> str:
     if not nodelist.is_node_name(value):
-        raise refuse(f"{shown(value)} is not a node name: allowed are letters, digits and ._-")
+        raise refuse(f"{shown(value)} is not a node name: must be letters, digits and ._-")
     return value
 
 
@@ -364,13 +364,13 @@ def _node_list(value: str) -> str:
 def _line(value: str) -> str:
     bad = next((character for character in value if ord(character) < 32 or ord(character) == 127), None)
     if bad is not None:
-        raise refuse(f"{shown(value)} holds the control character {bad!r}: allowed is one line of text")
+        raise refuse(f"{shown(value)} holds the control character {bad!r}: must be one line of text")
     return value
 
 
 def _no_nul(value: str) -> str:
     if "\0" in value:
-        raise refuse(f"{shown(value)} holds a NUL byte: allowed is any other text")
+        raise refuse(f"{shown(value)} holds a NUL byte: must be any other text")
     return value
 
 
@@ -390,7 +390,7 @@ def _words(value: object) -> object:
     try:
         return shlex.split(value)
     except ValueError as error:
-        raise refuse(f"{shown(value)}: {error}: allowed are words as a shell would read them, or a list of words") from None
+        raise refuse(f"{shown(value)}: {error}: must be words as a shell would read them, or a list of words") from None
 
 
 def _seconds(value: object) -> object:
@@ -401,7 +401,7 @@ def _seconds(value: object) -> object:
 
 
 def _walltime(value: object) -> object:
-    allowed = 'allowed are seconds, "90s", "2min", "1h" or h:mm:ss'
+    allowed = 'must be seconds, "90s", "2min", "1h" or h:mm:ss'
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     clock = re.fullmatch(r"(\d{1,3}):([0-5]\d):([0-5]\d)", value) if isinstance(value, str) else None
@@ -416,7 +416,7 @@ def _walltime(value: object) -> object:
     else:
         raise refuse(f"{shown(value)}: {allowed}")
     if not 1 <= walltime_s <= 30 * 86400:
-        raise refuse(f"{shown(value)}: allowed are 1s to 30d")
+        raise refuse(f"{shown(value)}: must be 1s to 30d")
     return walltime_s
 
 
@@ -436,7 +436,7 @@ def _hours(value: object) -> object:
     try:
         read_hours(value if isinstance(value, str) else "")
     except ValueError:
-        raise refuse(f"{shown(value)}: allowed is FIRST-LAST of a day of 24 hours, like 20-06 or 20:30-06:15") from None
+        raise refuse(f"{shown(value)}: must be FIRST-LAST of a day of 24 hours, like 20-06 or 20:30-06:15") from None
     return value
 
 
@@ -540,13 +540,13 @@ def _message(detail: ErrorDetails, context: dict[str, Any]) -> str:
         words, bound = bounds[name]
         return f"{found} {words} {context[bound]:g}"
     if name in types:
-        return f"{found}: allowed is {types[name]}"
+        return f"{found}: must be {types[name]}"
     others = {
         "missing": "missing: this key is required",
-        "literal_error": f"{found}: allowed are {context.get('expected')}",
+        "literal_error": f"{found}: must be {context.get('expected')}",
         "too_short": f"{context.get('actual_length')} given: at least {context.get('min_length')} needed",
         "too_long": f"{context.get('actual_length')} given: at most {context.get('max_length')} allowed",
-        "string_too_short": f"{found}: allowed is a text that is not empty",
+        "string_too_short": f"{found}: must be a text that is not empty",
     }
     return others.get(name) or f"{found}: {detail['msg']}"
 

@@ -61,7 +61,7 @@ def _keep_tests_of_pairs(data: dict[str, Any], name: str) -> tuple[str, ...]:
     """Leave out the other tests, keys that hold for none of the rest, and the word `links`."""
     tests = [one for one in data["tests"] if _stays(one)]
     if not tests:
-        raise UserError(f"{name}: tests: none of them runs on pairs: allowed are campaigns with one that does")
+        raise UserError(f"{name}: tests: none of them runs on pairs: at least one must")
     kept = {one["kernel"] for one in tests}
     left_out = tuple(dict.fromkeys(str(one["kernel"]) for one in data["tests"] if one not in tests))
     if left_out:

@@ -98,9 +98,9 @@ def write_skeleton(name: str, *, mpi: bool) -> Path:
     from hpcq.render import render
 
     if re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) is None:
-        raise UserError(f"{name!r} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
+        raise UserError(f"{name!r} is not a name: must be a-z, 0-9 and _, 41 at most, a letter first")
     if name in own_kernels():
-        raise UserError(f"{name} is a kernel of hpcq itself: allowed is another name", f"for example my_{name}")
+        raise UserError(f"{name} is a kernel of hpcq itself: must be another name", f"for example my_{name}")
     path = Path("kernels") / f"{name}.yaml"
     text = render("kernel.yaml.j2", {"name": name, "mpi": mpi})
     try:
@@ -108,7 +108,7 @@ def write_skeleton(name: str, *, mpi: bool) -> Path:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UserError(f"{path}: exists already: allowed is a new file", "take another name, or edit this one") from None
+        raise UserError(f"{path}: exists already: must be a new file", "take another name, or edit this one") from None
     return path
 
 

@@ -103,7 +103,7 @@ def _lab_folders() -> list[Path]:
     wanted = os.environ.get("HPCQ_LABS") or "yes"
     if wanted not in {"yes", "no"}:
         raise UserError(
-            f"HPCQ_LABS: {wanted!r} is not an answer: allowed are yes and no", "no leaves the clusters of running labs out"
+            f"HPCQ_LABS: {wanted!r} is not an answer: must be yes or no", "no leaves the clusters of running labs out"
         )
     if wanted == "no":
         return []

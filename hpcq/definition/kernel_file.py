@@ -76,7 +76,7 @@ _NAME = r"[a-z][a-z0-9_]{0,40}"
 
 def _small_name(value: str) -> str:
     if not re.fullmatch(_NAME, value):
-        raise refuse(f"{shown(value)} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
+        raise refuse(f"{shown(value)} is not a name: must be a-z, 0-9 and _, 41 at most, a letter first")
     return value
 
 
@@ -84,25 +84,25 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise refuse(f"{shown(value)}: {error}: allowed is a regular expression") from None
+        raise refuse(f"{shown(value)}: {error}: must be a regular expression") from None
     return value
 
 
 def _some(value: str, info: ValidationInfo) -> str:
     if not value.strip() and not is_stored(info):
-        raise refuse("nothing: allowed is a text")
+        raise refuse("nothing: must be a text")
     return value
 
 
 def _module(value: str, info: ValidationInfo) -> str:
     if (value.startswith("-") or len(value.split()) != 1) and not is_stored(info):
-        raise refuse(f"{shown(value)}: allowed is the name of one module, without blanks and no dash first")
+        raise refuse(f"{shown(value)}: must be the name of one module, without blanks and no dash first")
     return value
 
 
 def _finite(value: float, info: ValidationInfo) -> float:
     if not math.isfinite(value) and not is_stored(info):
-        raise refuse(f"{value:g}: allowed is a finite number")
+        raise refuse(f"{value:g}: must be a finite number")
     return value
 
 
@@ -114,7 +114,7 @@ def _above_0(value: float, info: ValidationInfo) -> float:
 
 def _program(value: str, info: ValidationInfo) -> str:
     if ("{{" in value or "{%" in value) and not is_stored(info):
-        raise refuse(f"{shown(value)} is no template: allowed is a name that PATH finds on the nodes, or a path")
+        raise refuse(f"{shown(value)} is no template: must be a name that PATH finds on the nodes, or a path")
     return value
 
 
@@ -129,7 +129,7 @@ def _column(value: str) -> str:
 def _each_once(columns: list[str], info: ValidationInfo) -> list[str]:
     twice = next((name for name in columns if name != "-" and columns.count(name) > 1), None)
     if twice is not None and not is_stored(info):
-        raise refuse(f"the column {twice} stands twice: allowed is once; - is a column that is not read")
+        raise refuse(f"the column {twice} stands twice: must stand there once; - is a column that is not read")
     return columns
 
 
@@ -298,22 +298,22 @@ def check_commands(file: KernelFile, document: Document) -> None:
         _check_names(("command",), file.command, f"of {file.shape} there is no server", document)
     for name in file.options:
         if name in TAKEN:
-            said = f"{name} means something in templates already: allowed is another name"
+            said = f"{name} means something in templates already: must be another name"
             document.complain(("options", name), said, at_key=True)
 
 
 def _check_command(place: Place, command: str, document: Document) -> None:
     plain = _BRACES.sub("x", command)
     if not plain.split():
-        document.complain(place, "no words: allowed is a program and its arguments")
+        document.complain(place, "no words: must be a program and its arguments")
         return
     shell = [word for word in plain.split() if _SHELL_WORD.fullmatch(word)]
     if shell:
-        document.complain(place, f"{shell[0]}: allowed are a program and its arguments", _SHELL_HINT)
+        document.complain(place, f"{shell[0]}: must be a program and its arguments", _SHELL_HINT)
     quoted = [word for word in plain.split() if word[0] in "'\"" or word[-1] in "'\""]
     if quoted:
         hint = "hpcq splits at blanks and takes quotes as they are; a value with blanks can be an option, or stand in {{ }}"
-        document.complain(place, f"{quoted[0]}: begins or ends with a quote: allowed are words without quotes", hint)
+        document.complain(place, f"{quoted[0]}: begins or ends with a quote: must be words without quotes", hint)
 
 
 def _check_names(place: Place, template: str, why: str, document: Document) -> None:
@@ -324,7 +324,7 @@ def _check_names(place: Place, template: str, why: str, document: Document) -> N
     }
     for name in _IN_THE_JOB:
         if name in used:
-            document.complain(place, f"{name} is not known here: {why}: allowed are the options and program")
+            document.complain(place, f"{name} is not known here: {why}: must be the options and program")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -366,9 +366,9 @@ def _read(document: Document, path: str, own: dict[str, Kernel], *, stored: bool
         document.raise_complaints()
         raise UserError(f"{path}: not a description of a kernel")
     if file.name in own:
-        document.complain(("name",), f"{file.name} is a kernel of hpcq itself: allowed is another name")
+        document.complain(("name",), f"{file.name} is a kernel of hpcq itself: must be another name")
     if file.name != Path(path).stem:
-        document.complain(("name",), f"{file.name}: allowed is {Path(path).stem}, the name of the file")
+        document.complain(("name",), f"{file.name}: must be {Path(path).stem}, the name of the file")
     _check(file, document, own)
     if not stored:
         _check_strictly(file, document)
@@ -385,17 +385,17 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
         allowed = "required with" if file.server is None else "not allowed with"
         document.complain(("shape",), f"{shown(file.shape)}: the key server is {allowed} it")
     if file.of == "server" and file.server is None:
-        document.complain(("of",), "'server': allowed is client, since there is no server")
+        document.complain(("of",), "'server': must be client, since there is no server")
     ready = file.server.ready if file.server else ReadySection()
     if ready.words is not None and ready.listening:
-        document.complain(("server", "ready"), "words and listening: allowed is one of them")
+        document.complain(("server", "ready"), "words and listening: must be one of them")
     for name in file.metrics:
         _check_metric(file, name, document)
         _check_peer(file, name, document, own)
     if file.sizes is not None and (file.table is None or SIZE_OPTION not in file.table.columns):
-        document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: allowed is one with it")
+        document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: must have one")
     if file.sizes is not None and SIZE_OPTION in file.options:
-        document.complain(("options", SIZE_OPTION), "the rows of the table have this size: allowed are other options")
+        document.complain(("options", SIZE_OPTION), "the rows of the table have this size: must be left out")
 
 
 def _check_strictly(file: KernelFile, document: Document) -> None:
@@ -404,7 +404,7 @@ def _check_strictly(file: KernelFile, document: Document) -> None:
     for name, metric in file.metrics.items():
         low, high = metric.minimum, metric.maximum
         if low is not None and high is not None and low > high:
-            said = f"{high:g} is below the minimum {low:g}: allowed is {low:g} or more"
+            said = f"{high:g} is below the minimum {low:g}: must be {low:g} or more"
             document.complain(("metrics", name, "maximum"), said)
     for name, option in file.options.items():
         _check_fit(name, option, document)
@@ -416,29 +416,29 @@ def _check_fit(name: str, option: OptionSection, document: Document) -> None:
     if (bounded and not numeric) or (option.choices and option.type != "choice"):
         said = "choices" if option.choices and option.type != "choice" else "minimum and maximum"
         fit = "minimum and maximum" if numeric else "choices" if option.type == "choice" else "a default and a help"
-        document.complain(("options", name), f"{said} with the type {option.type}: allowed are {fit}")
+        document.complain(("options", name), f"{said} with the type {option.type}: must be {fit}")
 
 
 def _check_metric(file: KernelFile, name: str, document: Document) -> None:
     metric, place = file.metrics[name], ("metrics", name)
     ways = [way for way in ("json", "column", "regex") if getattr(metric, "json_path" if way == "json" else way) is not None]
     if len(ways) != 1:
-        document.complain(place, f"{' and '.join(ways) or 'no way to read it'}: allowed is one of json, column and regex")
+        document.complain(place, f"{' and '.join(ways) or 'no way to read it'}: must be one of json, column and regex")
     if name in {common for common, _, _ in COMMON_METRICS}:
-        document.complain(place, "hpcq-net takes this metric itself: allowed is another name")
+        document.complain(place, "hpcq-net takes this metric itself: must be another name")
     if units.unit_of(name) is None:
-        allowed = "allowed is a name that ends in its unit, such as _ns, _us, _s, _bps, _bytes, _ratio, _count, _pps"
+        allowed = "must be a name that ends in its unit, such as _ns, _us, _s, _bps, _bytes, _ratio, _count, _pps"
         document.complain(place, f"{name} has no unit: {allowed}", at_key=True)
     columns = file.table.columns if file.table else []
     if metric.column is not None and metric.column not in columns:
         found = ", ".join(columns) or "none, there is no table"
-        document.complain((*place, "column"), f"{shown(metric.column)} is not a column: allowed are {found}")
+        document.complain((*place, "column"), f"{shown(metric.column)} is not a column: must be one of {found}")
     if metric.json_path is not None and not is_path(metric.json_path):
-        document.complain((*place, "json"), f"{shown(metric.json_path)}: allowed is a path like end.streams[0].rtt")
+        document.complain((*place, "json"), f"{shown(metric.json_path)}: must be a path like end.streams[0].rtt")
     groups = re.compile(metric.regex).groups if metric.regex is not None else 0
     if metric.regex is not None and groups != (2 if metric.units else 1):
         wanted = "2 with units" if metric.units else "1"
-        document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
+        document.complain((*place, "regex"), f"{groups} groups: must be {wanted}")
     if metric.units and metric.regex is None:
         document.complain((*place, "units"), "without regex: allowed with it only")
     if metric.comma_separates and metric.regex is None:
@@ -450,13 +450,13 @@ def _check_peer(file: KernelFile, name: str, document: Document, own: dict[str, 
     if peer is None:
         return
     if peer.kernel not in own:
-        document.complain((*place, "kernel"), f"{shown(peer.kernel)}: allowed are {', '.join(own)}")
+        document.complain((*place, "kernel"), f"{shown(peer.kernel)}: must be one of {', '.join(own)}")
         return
     metric = own[peer.kernel].metric(peer.metric)
     if metric is None or metric.unit != units.unit_of(name):
         same = [one.name for one in own[peer.kernel].metrics if one.unit == units.unit_of(name)]
         allowed = ", ".join(same) or "none, no metric of it has this unit"
-        document.complain((*place, "metric"), f"{shown(peer.metric)}: allowed are {allowed}")
+        document.complain((*place, "metric"), f"{shown(peer.metric)}: must be one of {allowed}")
 
 
 def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
@@ -496,10 +496,10 @@ def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
     place: Place = ("options", option.name, "default")
     numeric = option.type in {OptionType.INTEGER, OptionType.NUMBER}
     if numeric and (option.minimum is None or option.maximum is None):
-        document.complain(place[:2], f"{option.type.value} without minimum and maximum: allowed is with both")
+        document.complain(place[:2], f"{option.type.value} without minimum and maximum: must have both")
         return
     if option.type is OptionType.CHOICE and not option.choices:
-        document.complain(place[:2], "choice without choices: allowed is a list of them")
+        document.complain(place[:2], "choice without choices: must have a list of them")
         return
     try:
         value = option_value(kernel, option, option.default)
@@ -507,7 +507,7 @@ def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
         document.complain(place, str(error))
         return
     if value != option.default or isinstance(value, bool) != isinstance(option.default, bool):
-        document.complain(place, f"{shown(option.default)}: allowed is a number in the unit of the name, without its unit")
+        document.complain(place, f"{shown(option.default)}: must be a number in the unit of the name, without its unit")
 
 
 def _described(file: KernelFile, path: str) -> Described:
@@ -606,9 +606,9 @@ def described_tests(
         document.complain(place, error.message, error.hint)
         return []
     if not 0 < needed_s <= LIMIT_MAX_S:
-        document.complain(place, f"{kernel.name} may run for {needed_s:g} s: allowed are above 0 to {LIMIT_MAX_S:g} s")
+        document.complain(place, f"{kernel.name} may run for {needed_s:g} s: must be above 0 to {LIMIT_MAX_S:g} s")
     if timeout_s is not None and timeout_s <= needed_s:
-        message = f"{timeout_s:g} s, but {kernel.name} may run for {needed_s:g} s: allowed is more"
+        message = f"{timeout_s:g} s, but {kernel.name} may run for {needed_s:g} s: must be more"
         document.complain((*place, "timeout_s"), message)
     launch = _LAUNCH.get(described.shape, "")
     whole_s = math.ceil(timeout_s or needed_s + OVERHEAD_S + (_LAUNCH_S if launch == "mpi" else 0.0))
@@ -624,7 +624,7 @@ def _gives_size(document: Document, place: Place, option: str) -> bool:
     entry = document.data["tests"][place[1]]
     given = [key for key in ("parameters", "matrix") if option in (entry.get(key) or {})]
     for key in given:
-        said = "the program's table has these sizes: allowed are the options that say which"
+        said = "the program's table has these sizes: must be the options that say which"
         document.complain((*place, key, option), said, at_key=True)
     return bool(given)
 

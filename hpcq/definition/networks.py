@@ -15,12 +15,12 @@ _BIND_DEVICES = ("bind_device", "client_bind_device", "server_bind_device")
 
 #: Keys of cluster files that people write into campaigns and tests, and what they then read: message and hint.
 NETWORK_INSTEAD = (
-    "not a key of campaigns or tests, whose clusters name theirs: allowed is network: NAME, a key of the campaign",
+    "not a key of campaigns or tests, whose clusters name theirs: must be network: NAME, a key of the campaign",
     "the cluster file says which interface that is: networks: {NAME: eth0}",
 )
 #: An address belongs to one node, and a campaign has many: each end takes that of the interface on its own node.
 NO_ADDRESS = (
-    "not a key of campaigns or tests, which name no address: allowed is network: NAME, a key of the campaign",
+    "not a key of campaigns or tests, which name no address: must be network: NAME, a key of the campaign",
     "each end takes the address of networks: {NAME: eth0} in the cluster file; bind_device: eth0 keeps packets there",
 )
 IN_CLUSTER_FILES: Mapping[str, tuple[str, str]] = {
@@ -52,7 +52,7 @@ def check_bind_device(document: Document) -> None:
         for place, value in _bind_devices(entry if isinstance(entry, dict) else {}):
             at = ("tests", no, *place)
             if _is_address(value) and document.clean(at):
-                said = f"{value!r} is an address: allowed is the name of an interface"
+                said = f"{value!r} is an address: must be the name of an interface"
                 hint = "bind_device: eth0; an address belongs to one node, a name is that of an interface on each"
                 document.complain(at, said, hint)
 

@@ -44,7 +44,7 @@ from hpcq.render import render_text
 # ----------------------------------------------------------------------------------------------------------------------
 # Bound the CPU time of a block: a regular expression of a description may take longer than anybody waits.
 #
-# Python looks for signals while it matches, so a timer of this process's CPU time ends the match. Other threads than the
+# Python looks for signals while it matches, so a timer of this process's CPU time ends the match. Threads other than the
 # first cannot take signals; there the block runs as long as it takes.
 
 
@@ -83,10 +83,10 @@ class UnreadableError(ValueError):
 def read_number(text: str, what: str) -> float:
     """A finite number. Raises UnreadableError."""
     if not _NUMBER.fullmatch(text):
-        raise UnreadableError(f"{what}: {shown(text)}: allowed is a number")
+        raise UnreadableError(f"{what}: {shown(text)}: must be a number")
     number = float(text)
     if not math.isfinite(number):
-        raise UnreadableError(f"{what}: {shown(text)}: allowed is a finite number")
+        raise UnreadableError(f"{what}: {shown(text)}: must be a finite number")
     return number
 
 
@@ -126,14 +126,14 @@ def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> R
         with cpu_limit(_READ_S):
             return _read(described, text, sizes)
     except TimeoutError:
-        raise UnreadableError(f"output: its regular expressions take more than {_READ_S:g} s: allowed is less") from None
+        raise UnreadableError(f"output: its regular expressions take more than {_READ_S:g} s: must be less") from None
 
 
 def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
     if not text.strip():
-        raise UnreadableError("output: nothing: allowed is what the description reads")
+        raise UnreadableError("output: nothing: must be what the description reads")
     if not (text.endswith("\n") or all(one.json for one in described.readings)):
-        raise UnreadableError("output: ends within a line: allowed are whole lines")
+        raise UnreadableError("output: ends within a line: must be whole lines")
     found = Read()
     rows: Mapping[int | None, Sequence[str]] = {None: ()}
     if described.table is not None:
@@ -157,9 +157,9 @@ def _metrics(described: Described, text: str, parsed: Any, cells: Sequence[str])
         low = one.minimum is not None and value < one.minimum
         if low or (one.maximum is not None and value > one.maximum):
             bound = f"{one.minimum:g} or more" if low else f"at most {one.maximum:g}"
-            raise UnreadableError(f"{one.metric}: {value:g}: allowed is {bound}")
+            raise UnreadableError(f"{one.metric}: {value:g}: must be {bound}")
         if not math.isfinite(value):
-            raise UnreadableError(f"{one.metric}: {value}: allowed is a finite number")
+            raise UnreadableError(f"{one.metric}: {value}: must be a finite number")
         metrics[one.metric] = value
     return metrics
 
@@ -179,13 +179,13 @@ def _regex_value(one: Reading, text: str) -> float | None:
     if not matches and not one.required:
         return None
     if len(matches) != 1:
-        raise UnreadableError(f"{one.metric}: {one.regex} matches {len(matches)} times: allowed is once")
+        raise UnreadableError(f"{one.metric}: {one.regex} matches {len(matches)} times: must match once")
     number = _whole_number(one, text, matches[0])
     if not one.units:
         return number
     factors = dict(one.units)
     if matches[0][2] not in factors:
-        raise UnreadableError(f"{one.metric}: unit {shown(matches[0][2])}: allowed are {', '.join(factors)}")
+        raise UnreadableError(f"{one.metric}: unit {shown(matches[0][2])}: must be one of {', '.join(factors)}")
     return number * factors[matches[0][2]]
 
 
@@ -198,7 +198,7 @@ def _whole_number(one: Reading, text: str, match: re.Match[str]) -> float:
         goes_on, went_before = _GOES_ON_IN_FIELD, _WENT_BEFORE_IN_FIELD
     if goes_on.match(after) or went_before.search(before):
         around = f"{before}{match[1]}{after}".strip()
-        raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: allowed is a whole number of it")
+        raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: must be a whole number of it")
     return number
 
 
@@ -206,17 +206,17 @@ def _json(text: str, found: Read) -> Any:
     """The one JSON object of the output. Lines before it are what the program said besides."""
     start = text.find("{") if text.lstrip().startswith("{") else text.find("\n{") + 1
     if start <= 0 and not text.lstrip().startswith("{"):
-        raise UnreadableError("output: no line begins with {: allowed is one JSON object")
+        raise UnreadableError("output: no line begins with {: must be one JSON object")
     _say(found, text[:start].splitlines())
     try:
         return json.loads(text[start:], parse_constant=_refuse_constant, object_pairs_hook=_each_once)
     except json.JSONDecodeError as error:
-        raise UnreadableError(f"output: not JSON: {error.msg} at line {error.lineno}: allowed is one JSON object") from None
+        raise UnreadableError(f"output: not JSON: {error.msg} at line {error.lineno}: must be one JSON object") from None
     except (RecursionError, ValueError) as error:
         if isinstance(error, UnreadableError):
             raise
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
-        raise UnreadableError(f"output: {what}: allowed is one JSON object of usual size") from None
+        raise UnreadableError(f"output: {what}: must be one JSON object of usual size") from None
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -225,12 +225,12 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise UnreadableError(f"output: the key {shown(twice)} stands twice in one object: allowed is once")
+        raise UnreadableError(f"output: the key {shown(twice)} stands twice in one object: must stand there once")
     return found
 
 
 def _refuse_constant(word: str) -> float:
-    raise UnreadableError(f"output: {word}: allowed are finite numbers")
+    raise UnreadableError(f"output: {word}: must be finite numbers")
 
 
 def is_path(text: str) -> bool:
@@ -250,11 +250,11 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
     if value is None and not one.required:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: allowed is a number")
+        raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: must be a number")
     try:
         return float(value)
     except OverflowError:
-        raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: allowed is a finite number") from None
+        raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: must be a finite number") from None
 
 
 def sizes_in(described: Described, text: str) -> list[int]:
@@ -265,7 +265,7 @@ def sizes_in(described: Described, text: str) -> list[int]:
     for cells in _table_rows(described.table, text, Read()):
         size = read_number(cells[place], described.sizes.option)
         if size != int(size) or int(size) in found:
-            raise UnreadableError(f"table: size {shown(cells[place])}: allowed are whole numbers, each once")
+            raise UnreadableError(f"table: size {shown(cells[place])}: must be whole numbers, each once")
         found.append(int(size))
     return found
 
@@ -278,7 +278,7 @@ def _table_rows(table: Table, text: str, found: Read) -> list[list[str]]:
     lines = text.replace("\r\n", "\n").split("\n")  # and not at other characters that Python takes for line ends
     heads = [-1] if table.head is None else [no for no, line in enumerate(lines) if re.search(table.head, line)]
     if len(heads) != 1:
-        raise UnreadableError(f"table: {len(heads)} lines match {table.head}: allowed is one")
+        raise UnreadableError(f"table: {len(heads)} lines match {table.head}: must be one")
     rows: list[list[str]] = []
     for line in lines[heads[0] + 1 :]:
         if table.end is not None and re.search(table.end, line):
@@ -296,10 +296,10 @@ def _by_size(
 ) -> dict[int | None, Sequence[str]]:
     if described.sizes is None:
         if len(rows) != 1:
-            raise UnreadableError(f"table: {len(rows)} rows: allowed is exactly 1")
+            raise UnreadableError(f"table: {len(rows)} rows: must be exactly 1")
         return {None: rows[0]}
     if len(rows) != len(sizes):
-        raise UnreadableError(f"table: {len(rows)} rows: allowed are exactly {len(sizes)}")
+        raise UnreadableError(f"table: {len(rows)} rows: must be exactly {len(sizes)}")
     place = table.columns.index(described.sizes.option)
     by_size: dict[int | None, Sequence[str]] = {}
     for row, size in zip(rows, sizes, strict=True):
@@ -360,7 +360,7 @@ def check_limit(described: Described, parameters: Mapping[str, ParameterValue]) 
     """Raise UserError for a limit that hpcq-net would not take."""
     needed_s = limit_s(described, parameters)
     if not 0 < needed_s <= LIMIT_MAX_S:
-        raise UserError(f"{described.path}: limit_s: {needed_s:g} s: allowed are above 0 to {LIMIT_MAX_S:g} s")
+        raise UserError(f"{described.path}: limit_s: {needed_s:g} s: must be above 0 to {LIMIT_MAX_S:g} s")
 
 
 def check_sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
@@ -369,14 +369,14 @@ def check_sizes(described: Described, parameters: Mapping[str, ParameterValue]) 
         for key, template in (("first", described.sizes.first), ("last", described.sizes.last)):
             number = _number(described, f"sizes: {key}", template, parameters)
             if not number.is_integer() or not 0 <= number <= _SIZE_MAX:
-                raise UserError(f"{described.path}: sizes: {key}: {number:g}: allowed is a whole number from 0 to 2^60")
+                raise UserError(f"{described.path}: sizes: {key}: {number:g}: must be a whole number from 0 to 2^60")
 
 
 def check_sent(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
     """Raise UserError for bytes that make no sense, of what is planned."""
     low = min(sent_at_least(described, parameters), default=0.0)
     if low < 0:
-        raise UserError(f"{described.path}: sends_at_least_bytes: {low:g}: allowed is 0 or more")
+        raise UserError(f"{described.path}: sends_at_least_bytes: {low:g}: must be 0 or more")
 
 
 def same_command(expected: Sequence[str], used: object) -> bool:
@@ -411,7 +411,7 @@ def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> 
 def _one(described: Described, word: str, values: Mapping[str, Any]) -> str:
     rendered = render_text(word, values, described.path)
     if any(ord(character) < 32 for character in rendered):
-        raise UserError(f"{described.path}: {word}: renders to {rendered!r}: allowed is one line")
+        raise UserError(f"{described.path}: {word}: renders to {rendered!r}: must be one line")
     return rendered
 
 
@@ -422,7 +422,7 @@ def _number(described: Described, key: str, template: str, parameters: Mapping[s
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{described.path}: {key}: renders to {rendered!r}: allowed is a number")
+        raise UserError(f"{described.path}: {key}: renders to {rendered!r}: must be a number")
     return number
 
 
@@ -438,7 +438,7 @@ def _sizes(described: Described, sizes: Sizes, parameters: Mapping[str, Paramete
             found.append(half)
         size *= 2
     if not found or len(found) > SIZES_MAX:
-        raise UserError(f"{described.path}: sizes: {first} to {last} are {len(found)} sizes: allowed are 1 to {SIZES_MAX}")
+        raise UserError(f"{described.path}: sizes: {first} to {last} are {len(found)} sizes: must be 1 to {SIZES_MAX}")
     return tuple(found)
 
 

@@ -107,7 +107,7 @@ def datasette(database: str, described: Mapping[str, tuple[str, Mapping[str, str
     address can hold.
     """
     if not _DATASETTE_NAME.fullmatch(database):
-        raise UserError(f"--db: {database!r}: Datasette's addresses cannot hold this name: allowed is one without /?#%")
+        raise UserError(f"--db: {database!r}: Datasette's addresses cannot hold this name: must be one without /?#%")
     tables = {name: {"description": words, "columns": dict(columns)} for name, (words, columns) in described.items()}
     queries = {one.name: _query(one) for one in QUESTIONS}
     return {

@@ -224,7 +224,7 @@ def _cases(exported: Exported, cluster: str) -> Iterator[ET.Element]:
 def _gate_case(cluster: str, gate: GateVerdict) -> ET.Element:
     case = _case(cluster, gate.series.kernel, f"gate: {gate.gate}: {gate.series.client} > {gate.series.server}")
     if gate.verdict == "failed":
-        ET.SubElement(case, "failure", type="gate", message=_clean(f"{gate.words}: allowed is {gate.bound}"))
+        ET.SubElement(case, "failure", type="gate", message=_clean(f"{gate.words}: must be {gate.bound}"))
     elif gate.verdict == "inconclusive":
         ET.SubElement(case, "skipped", message=_clean(gate.reason))
     return case

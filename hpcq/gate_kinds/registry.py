@@ -29,7 +29,7 @@ def read_against(text: str) -> GateAgainst:
     name, _, argument = text.partition(":")
     kind = gate_kinds().get(name)
     if kind is None or bool(argument) != bool(kind.argument):
-        raise ValueError(f"{text!r}: allowed are {written_kinds('and')}")
+        raise ValueError(f"{text!r}: must be {written_kinds('or')}")
     return GateAgainst(kind, argument, REFERENCES_AT_LEAST if kind.counted else 0)
 
 

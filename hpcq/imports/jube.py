@@ -32,7 +32,7 @@ def read(paths: Sequence[Path], maker: Maker, problems: Problems) -> Iterator[So
 def _values(path: Path, text: str, maker: Maker, problems: Problems) -> Iterator[Value]:
     rows = list(_rows(text))
     if not rows:
-        raise UserError(f"{path}: is empty: allowed is a table of JUBE")
+        raise UserError(f"{path}: is empty: must be a table of JUBE")
     first, names = rows[0]
     said = maker.roles(path)
     columns = {role: maker.meaning.columns.get(role, role) for role in ROLES}
@@ -43,7 +43,7 @@ def _values(path: Path, text: str, maker: Maker, problems: Problems) -> Iterator
     test = said.get("test") or title or path.stem
     for line, cells in rows[1:]:
         if len(cells) != len(names):
-            problems.add(str(path), line, f"{len(cells)} cells: allowed are {len(names)}, as in the head")
+            problems.add(str(path), line, f"{len(cells)} cells: must be {len(names)}, as in the head")
             continue
         row = dict(zip(names, cells, strict=True))
         told = {role: row[column] for role, column in columns.items() if row.get(column)} | said
@@ -70,7 +70,7 @@ def _of_row(line: int, told: Mapping[str, str], rest: Mapping[str, str], maker: 
         parameters["message_bytes"] = typed(told["message_bytes"])
     for role in ("time", "client"):
         if not told.get(role):
-            raise ValueError(f"{role}: '': allowed is what every row must say")
+            raise ValueError(f"{role}: '': must be what every row must say")
     client, server = maker.nodes([told["client"], *([told["server"]] if told.get("server") else [])])
     time_utc = maker.utc(told["time"])
     where = {
@@ -91,7 +91,7 @@ def _of_row(line: int, told: Mapping[str, str], rest: Mapping[str, str], maker: 
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise ValueError(f"column {name}: {cell!r}: allowed is a number")
+            raise ValueError(f"column {name}: {cell!r}: must be a number")
         metric, factor = maker.metric(name, unit)
         yield made(line, where, metric, value * factor, None)
 

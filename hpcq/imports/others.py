@@ -103,10 +103,10 @@ class Maker:
         """Client and server of a list of hosts: one node alone, two, or a set that ran together. Raises ValueError."""
         hosts = [one.strip() for one in names if one.strip()]
         if not hosts:
-            raise ValueError("hosts: none: allowed are the names of the nodes")
+            raise ValueError("hosts: none: must be the names of the nodes")
         for host in hosts:
             if not nodelist.is_node_name(host):
-                raise ValueError(f"hosts: {host!r}: allowed is a node's name, letters, digits and ._-")
+                raise ValueError(f"hosts: {host!r}: must be a node's name, letters, digits and ._-")
         if len(hosts) == 1:
             return hosts[0], hosts[0]
         return hosts[0], hosts[1] if len(hosts) == 2 else ",".join(nodelist.fold(hosts[1:]))
@@ -160,7 +160,7 @@ def check_names(pattern: str) -> None:
     for one in fields:
         if one not in ROLES or fields.count(one) > 1:
             raise UserError(
-                f"--names: {{{one}}}: allowed are {', '.join(ROLES)}, each once", "for example {run}/{client}-{server}.txt"
+                f"--names: {{{one}}}: must be one of {', '.join(ROLES)}, each once", "for example {run}/{client}-{server}.txt"
             )
     if not fields:
         raise UserError(f"--names: {pattern!r}: names nothing", "for example {run}/{client}-{server}.txt")
@@ -173,7 +173,7 @@ def zone_of(text: str) -> dt.tzinfo:
     try:
         return zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise UserError(f"--zone: {text!r}: allowed are a zone's name and +01:00") from None
+        raise UserError(f"--zone: {text!r}: must be a zone's name and +01:00") from None
 
 
 def base_unit(text: str) -> tuple[str, float] | None:
@@ -234,7 +234,7 @@ def files_in(paths: Sequence[Path], suffixes: Sequence[str]) -> Iterator[Path]:
 def objects(path: str, text: str) -> Iterator[tuple[int, Any]]:
     """The JSON values of a file with their lines: one on each line, or one list, or one value. Raises UserError."""
     if not text.strip():
-        raise UserError(f"{path}: is empty: allowed is JSON")
+        raise UserError(f"{path}: is empty: must be JSON")
     try:
         whole = json.loads(text)
     except ValueError:
@@ -259,7 +259,7 @@ def number_of(value: object, what: str) -> float:
                 return found
         except OverflowError:
             pass
-    raise ValueError(f"{what}: {str(value)[:40]!r}: allowed is a finite number")
+    raise ValueError(f"{what}: {str(value)[:40]!r}: must be a finite number")
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:
@@ -276,7 +276,7 @@ def made(line: int, where: Mapping[str, Any], metric: MetricName | None, value: 
     """A value with its place; where: time_utc, run, job, test, client, server, repetition_no. A reason means that it failed."""
     outcome = "measured" if reason is None else "failed"
     if value is not None and not math.isfinite(value):
-        raise ValueError(f"{'' if metric is None else metric.name}: {value}: allowed is a finite number in base units")
+        raise ValueError(f"{'' if metric is None else metric.name}: {value}: must be a finite number in base units")
     return Value(
         line=line, outcome=outcome, reason=None if reason is None else encodable(reason), metric=metric, value=value, **where
     )

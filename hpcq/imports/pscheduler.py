@@ -30,7 +30,7 @@ def _values(path: Path, text: str, maker: Maker, problems: Problems) -> Iterator
     for line, one in objects(str(path), text):
         test = one.get("test") if isinstance(one, dict) else None
         if not isinstance(test, dict) or "type" not in test:
-            raise UserError(f"{path}:{line}: no test with a type: allowed is what pScheduler hands to its archivers")
+            raise UserError(f"{path}:{line}: no test with a type: must be what pScheduler hands to its archivers")
         try:
             yield from _of_run(line, one, said, maker)
         except ValueError as error:
@@ -45,13 +45,13 @@ def _of_run(line: int, one: Mapping[str, Any], said: Mapping[str, str], maker: M
     ends = [said.get("client") or spec.get("source") or next(iter(list_of(one.get("participants"))), ""), said.get("server")]
     ends[1] = ends[1] or spec.get("dest") or ""
     if not (ends[0] and ends[1]):
-        raise ValueError("test.spec: source or dest is missing: allowed are both hosts")
+        raise ValueError("test.spec: source or dest is missing: must be both hosts")
     client, server = maker.nodes([str(end) for end in ends])
     start = (
         mapping_of(one.get("schedule")).get("start") or mapping_of(one.get("run")).get("start-time") or one.get("start-time")
     )
     if not start:
-        raise ValueError("schedule.start: missing: allowed is when the run began")
+        raise ValueError("schedule.start: missing: must be when the run began")
     time_utc = maker.utc(str(start))
     where = {
         "time_utc": time_utc,
@@ -96,7 +96,7 @@ def _latency(result: Mapping[str, Any], spec: Mapping[str, Any]) -> Found:
     width_s = number_of(spec.get("bucket-width", 0.001), "test.spec.bucket-width")
     counts = mapping_of(result.get("histogram-latency"))
     if not counts:
-        raise ValueError("result.histogram-latency: missing: allowed is a histogram")
+        raise ValueError("result.histogram-latency: missing: must be a histogram")
     ordered = sorted(
         (number_of(float(delay), "delay"), number_of(count, f"result.histogram-latency.{delay}"))
         for delay, count in counts.items()
@@ -118,7 +118,7 @@ _READERS = {"throughput": _throughput, "rtt": _rtt, "latency": _latency, "latenc
 def _seconds(text: object, what: str) -> float:
     found = _DURATION.fullmatch(str(text))
     if found is None:
-        raise ValueError(f"{what}: {text!r}: allowed is a duration like PT0.0012S")
+        raise ValueError(f"{what}: {text!r}: must be a duration like PT0.0012S")
     sign, days, hours, minutes, seconds = found.groups()
     total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
     return -total if sign else total

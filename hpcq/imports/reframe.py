@@ -63,10 +63,10 @@ def _log(path: Path, content: bytes, maker: Maker, problems: Problems) -> Iterat
             continue
         if not names:
             hint = "logs of ReFrame before 4.0 name neither columns nor nodes: use its reports, or a CSV of your own"
-            raise UserError(f"{path}:{number}: no head: allowed is a first line that names the columns, result|...", hint)
+            raise UserError(f"{path}:{number}: no head: must be a first line that names the columns, result|...", hint)
         cells = line.split(bar)
         if len(cells) != len(names):
-            problems.add(str(path), number, f"{len(cells)} cells: allowed are {len(names)}, as in the head above")
+            problems.add(str(path), number, f"{len(cells)} cells: must be {len(names)}, as in the head above")
             continue
         row = dict(zip(names, cells, strict=True))
         values = {
@@ -92,9 +92,9 @@ def _report(path: Path, content: bytes) -> Mapping[str, Any]:
         found = json.loads(content)
         version = str(found["session_info"]["data_version"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{path}: is no report of ReFrame: allowed is JSON with session_info and runs") from None
+        raise UserError(f"{path}: is no report of ReFrame: must be JSON with session_info and runs") from None
     if not version.startswith(_VERSIONS):
-        raise UserError(f"{path}: has data version {version[:20]}: allowed are 3 and 4")
+        raise UserError(f"{path}: has data version {version[:20]}: must be 3 and 4")
     return mapping_of(found)
 
 
@@ -119,13 +119,13 @@ def _of_case(number: int, one: Mapping[str, Any], said: Mapping[str, str], maker
     values: dict[str, tuple[object, object, object, str]] = {}
     for key, entry in mapping_of(one.get("perfvalues")).items():
         if len(list_of(entry)) < _PERFVALUE_LENGTH:
-            raise ValueError(f"perfvalues.{key}: {str(entry)[:40]!r}: allowed is value, reference, two bounds and unit")
+            raise ValueError(f"perfvalues.{key}: {str(entry)[:40]!r}: must be value, reference, two bounds and unit")
         values[str(key).rpartition(":")[2]] = (entry[0], entry[2], entry[3], str(entry[4] or ""))
     for entry in map(mapping_of, list_of(one.get("perfvars"))):
         bounds = (entry.get("thres_lower"), entry.get("thres_upper"))
         values[str(entry.get("name", ""))] = (entry.get("value"), *bounds, str(entry.get("unit") or ""))
     if not isinstance(one.get("name"), str):
-        raise ValueError("name: missing: allowed is the name of the test")  # noqa: TRY004 - of a file, not of a caller
+        raise ValueError("name: missing: must be the name of the test")  # noqa: TRY004 - of a file, not of a caller
     time = _time(one.get("job_completion_time_unix"), one.get("job_completion_time"), one.get("job_submit_time"))
     hosts = [str(host) for host in list_of(one.get("job_nodelist")) or list_of(one.get("nodelist"))]
     yield from _values(number, {**one, **said}, (time, hosts), values, maker)
@@ -178,10 +178,10 @@ def _time(*found: object) -> str:
             try:
                 return units.utc_text(dt.datetime.fromtimestamp(number, dt.UTC))
             except (OverflowError, OSError, ValueError):
-                raise ValueError(f"job_completion_time_unix: {str(number)[:40]}: allowed are seconds since 1970") from None
+                raise ValueError(f"job_completion_time_unix: {str(number)[:40]}: must be seconds since 1970") from None
         if isinstance(one, str) and _none(one):
             return one
-    raise ValueError("job_completion_time: none: allowed is when the job ended")
+    raise ValueError("job_completion_time: none: must be when the job ended")
 
 
 def _number(text: str) -> float | None:

@@ -30,7 +30,7 @@ def _values(path: Path, text: str, maker: Maker, problems: Problems) -> Iterator
     time_utc = maker.file_utc(path, said)
     for line, one in objects(str(path), text):
         if not isinstance(one, dict) or not isinstance(one.get("node"), str):
-            raise UserError(f"{path}:{line}: no key node: allowed is a line of SuperBench's results-summary.jsonl")
+            raise UserError(f"{path}:{line}: no key node: must be a line of SuperBench's results-summary.jsonl")
         try:
             client, server = maker.nodes([one["node"]])
             where = {"time_utc": time_utc, "run": maker.run(said, time_utc), "job": said.get("job", "")}

@@ -75,7 +75,7 @@ def csv_lines(path: str, content: bytes, required: tuple[str, ...], optional: tu
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{content[error.start]:02x} is not UTF-8: allowed is CSV text"
+        found = f"byte 0x{content[error.start]:02x} is not UTF-8: must be CSV text"
         raise UserError(f"{path}:{line}: {found}", f"its columns are {','.join(required)}") from None
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -95,7 +95,7 @@ def _check_head(path: str, names: list[str], required: tuple[str, ...], optional
             message, hint = unknown_name("column", name, allowed)
             raise UserError(f"{path}:1: {message}", hint)
         if names.count(name) > 1:
-            raise UserError(f"{path}:1: column {name}: stands twice: allowed is once", shown)
+            raise UserError(f"{path}:1: column {name}: stands twice: must stand there once", shown)
     missing = [name for name in required if name not in names]
     if missing:
         raise UserError(f"{path}:1: column {missing[0]}: missing: it is required", shown)
@@ -113,7 +113,7 @@ def _values(path: str, content: bytes, problems: Problems) -> Iterator[Value]:
             continue
         is_empty = False
         if len(row) != width:
-            problems.add(path, line, f"{len(row)} cells: allowed are {width}, as in the first line")
+            problems.add(path, line, f"{len(row)} cells: must be {width}, as in the first line")
             continue
         row.append("")
         try:
@@ -121,7 +121,7 @@ def _values(path: str, content: bytes, problems: Problems) -> Iterator[Value]:
         except ValueError as error:
             problems.add(path, line, f"column {error}")
     if is_empty:
-        raise UserError(f"{path}: no row: allowed is one row per value", f"its columns are {','.join(REQUIRED)}")
+        raise UserError(f"{path}: no row: must be one row per value", f"its columns are {','.join(REQUIRED)}")
 
 
 class _Cells:
@@ -169,7 +169,7 @@ def _what(*cells: str) -> tuple[Test, MetricName | None, str]:
     of_test = _test(test, size)
     outcome = outcome or "measured"
     if outcome not in OUTCOMES:
-        raise ValueError(f"outcome: {outcome!r}: allowed are {', '.join(OUTCOMES)}")
+        raise ValueError(f"outcome: {outcome!r}: must be one of {', '.join(OUTCOMES)}")
     measured = outcome == "measured"
     told = metric_of(kernels().get(test), metric, unit, better) if measured or metric else None
     return of_test, told if measured else None, outcome
@@ -188,20 +188,20 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"value: {text!r}: allowed is a finite number, in the unit of its row")
+        raise ValueError(f"value: {text!r}: must be a finite number, in the unit of its row")
     return value
 
 
 def _whole(column: str, text: str, least: int) -> int:
     if text.isascii() and text.isdecimal() and least <= int(text) <= _WHOLE_MAX:
         return int(text)
-    raise ValueError(f"{column}: {text!r}: allowed is a whole number from {least}")
+    raise ValueError(f"{column}: {text!r}: must be a whole number from {least}")
 
 
 def _nodes(client: str, server: str) -> tuple[str, str]:
     """Both ends; a node alone is its own server, as everywhere in hpcq."""
     if not nodelist.is_node_name(client):
-        raise ValueError(f"client: {client!r}: allowed is one node's name, letters, digits and ._-")
+        raise ValueError(f"client: {client!r}: must be one node's name, letters, digits and ._-")
     if server and not nodelist.is_node_name(server):
         try:
             nodelist.expand(server)
@@ -232,7 +232,7 @@ def read_facts(path: Path, problems: Problems) -> Mapping[str, NodeFacts]:
         if not row:
             continue
         if len(row) != len(FACT_COLUMNS):
-            problems.add(str(path), line, f"{len(row)} cells: allowed are {len(FACT_COLUMNS)}: {','.join(FACT_COLUMNS)}")
+            problems.add(str(path), line, f"{len(row)} cells: must be {len(FACT_COLUMNS)}: {','.join(FACT_COLUMNS)}")
             continue
         node, time, fact, value = (row[place].strip() for place in at)
         try:
@@ -242,9 +242,9 @@ def read_facts(path: Path, problems: Problems) -> Mapping[str, NodeFacts]:
             continue
         part, _, rest = fact.partition(".")
         if not nodelist.is_node_name(node):
-            problems.add(str(path), line, f"column node: {node!r}: allowed is one node's name")
+            problems.add(str(path), line, f"column node: {node!r}: must be one node's name")
         elif not (part and rest):
-            problems.add(str(path), line, f"column fact: {fact!r}: allowed is a name with a point, like nic.eth0.speed_bps")
+            problems.add(str(path), line, f"column fact: {fact!r}: must be a name with a point, like nic.eth0.speed_bps")
         else:
             known = found.setdefault(node, {}).setdefault((time_utc, fact), (value, line))
             if known[0] != value:

@@ -111,16 +111,16 @@ def utc_of(text: str) -> str:
     try:
         moment = dt.datetime.fromisoformat(text if text[4:5] == "-" else "")  # and not 20261120T02, nor a week
     except ValueError:
-        raise ValueError(f"{text!r}: allowed is a time in UTC, ISO 8601, like 2026-11-20T02:00:00Z") from None
+        raise ValueError(f"{text!r}: must be a time in UTC, ISO 8601, like 2026-11-20T02:00:00Z") from None
     if moment.year < _FIRST_YEAR:
-        raise ValueError(f"{text!r}: allowed is a time from {_FIRST_YEAR} on")
+        raise ValueError(f"{text!r}: must be a time from {_FIRST_YEAR} on")
     return units.utc_text(moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC))
 
 
 def name_of(text: str) -> str:
     """The name of a run, a job or a test. Raises ValueError `FOUND: ALLOWED`."""
     if _NAME.fullmatch(text) is None:
-        raise ValueError(f"{text!r}: allowed are letters, digits and _.:+=@-, no blank, 120 at most")
+        raise ValueError(f"{text!r}: must be letters, digits and _.:+=@-, no blank, 120 at most")
     return text
 
 
@@ -134,7 +134,7 @@ def test_of(kernel: Kernel | None, name: str, parameters: Mapping[str, Any]) -> 
     if size is not None:
         option = "message_bytes" if kernel is None else kernel.size_option
         if option is None:
-            raise ValueError(f"{size}: {name} has no size: allowed is an empty cell")
+            raise ValueError(f"{size}: {name} has no size: must be an empty cell")
         told[option] = size
     return Test(name, json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
@@ -146,24 +146,24 @@ def metric_of(kernel: Kernel | None, name: str, unit: str, better: str) -> Metri
     kernel that hpcq knows it must be one of that kernel's metrics, with the direction that it has there.
     """
     if _METRIC.fullmatch(name) is None:
-        raise ValueError(f"metric: {name!r}: allowed are letters, digits and _, a letter first, 80 at most")
+        raise ValueError(f"metric: {name!r}: must be letters, digits and _, a letter first, 80 at most")
     unit = unit or "number"
     if unit not in UNITS:
-        raise ValueError(f"unit: {unit!r}: allowed are {', '.join(UNITS)}: values in base units")
+        raise ValueError(f"unit: {unit!r}: must be one of {', '.join(UNITS)}: values in base units")
     if better not in set(Better):
-        raise ValueError(f"better: {better!r}: allowed are higher, lower, and none (shown, never judged)")
+        raise ValueError(f"better: {better!r}: must be higher, lower or none (shown, never judged)")
     told = units.unit_of(name)
     if told is None and unit != "number":
         name, told = f"{name}_{unit}", unit
     if (told or "number") != unit:
-        raise ValueError(f"unit: {unit!r}: {name} says {told} itself: allowed is {told}")
+        raise ValueError(f"unit: {unit!r}: {name} says {told} itself: must be {told}")
     if kernel is not None:
         known = kernel.metric(name)
         if known is None:
             message, hint = unknown_name(f"metric of {kernel.name}", name, [one.name for one in kernel.metrics])
             raise ValueError(f"metric: {message}: {hint}; or another test, which may have any")
         if known.better != better:
-            raise ValueError(f"better: {better!r}: {name} of {kernel.name} is better {known.better.value}: allowed is that")
+            raise ValueError(f"better: {better!r}: {name} of {kernel.name} is better {known.better.value}: must be that")
     return MetricName(name, unit, better)
 
 
@@ -291,7 +291,7 @@ def _contradiction(found: Imported, one: Value) -> str:
     if one.outcome != found.outcome:
         return f"column outcome: {one.outcome!r}: line {found.line} says {found.outcome!r} of the same measurement"
     if one.metric is not None and _has(found, one.metric):
-        return f"column metric: {one.metric.name}: line {found.line} has it of the same measurement: allowed is one value"
+        return f"column metric: {one.metric.name}: line {found.line} has it of the same measurement: must be one value"
     return ""
 
 
@@ -304,5 +304,5 @@ def _check_length(run: ImportedRun, job: ImportedJob, path: str, problems: Probl
             path,
             run.line,
             f"column run: {run.name!r}: its values of {job.name} are {job.first_utc[:16]} to {job.last_utc[:16]}: without a"
-            f" column `job` they are one job, so allowed are {JOB_HOURS_MAX} hours: one run per night, or a column `job`",
+            f" column `job` they are one job, so they may span {JOB_HOURS_MAX} hours: one run per night, or a column `job`",
         )

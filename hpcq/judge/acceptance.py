@@ -78,7 +78,7 @@ class Known:
     allowed: shape (jobs,), oriented logarithm of the least that the hardware should give; nan: nothing is said.
     broken: by row, the gate that it broke. reasons: by row, why it brought nothing, or cannot be judged. missing: why
     a node has no row. flaws: what its evidence says is wrong with a node. booted: nodes that booted after they were
-    measured. remarks: by test, what stands beside a scatter that hides something.
+    measured. notes: by test, what stands beside a scatter that hides something.
     """
 
     allowed: Floats | None = None
@@ -87,7 +87,7 @@ class Known:
     missing: Mapping[str, str] = field(default_factory=dict)
     flaws: Mapping[str, str] = field(default_factory=dict)
     booted: Mapping[str, str] = field(default_factory=dict)
-    remarks: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -705,9 +705,9 @@ class _Judge:
                 way = ("", "") if role == BOTH else ("", f" as the {('client', 'server')[role]}")
                 shown = f"{_percent(fit, slow.change, 'below what is expected', 'of the packets lost')}, give or take"
                 error = 100 * NormalDist().inv_cdf(1 - PASS_CHANCE) * slow.error
-                remark = self.known.remarks.get(fit.name, "")
+                note = self.known.notes.get(fit.name, "")
                 return (
-                    f"{fit.name.removesuffix(PACKETS)}{way[1]}: {shown} {error:.2g} %{f'; {remark}' if remark else ''}:"
+                    f"{fit.name.removesuffix(PACKETS)}{way[1]}: {shown} {error:.2g} %{f'; {note}' if note else ''}:"
                     f" {_share_words(fit, effect)} is not ruled out"
                 ), True
         return "", False

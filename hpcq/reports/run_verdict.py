@@ -162,7 +162,7 @@ def _failed_gates(gates: Sequence[GateVerdict]) -> Iterator[Reason]:
     if failed:
         first = failed[0]
         place = f"{first.series.cluster}: {first.series.client} > {first.series.server}"
-        words = f"{_count(len(failed), 'gate')} failed, such as {place}: {first.words}, allowed is {first.bound}"
+        words = f"{_count(len(failed), 'gate')} failed, such as {place}: {first.words}, must be {first.bound}"
         yield Reason(Verdict.FAILED, words, len(failed))
 
 

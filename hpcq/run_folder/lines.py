@@ -142,7 +142,7 @@ def told_of(kernel: Kernel, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(described: Described, reader: Mapping[str, Any], parameters: Mapping[str, Any]) -> Read:
     if reader.get("cut") is True:
-        raise UnreadableError("output: more than 4 MiB: allowed is less")
+        raise UnreadableError("output: more than 4 MiB: must be less")
     text = reader.get(described.stream)
     return read_output(described, text if isinstance(text, str) else "", sizes(described, parameters))
 
@@ -218,7 +218,7 @@ def printed(content: bytes) -> dict[str, Any]:
     if lines[0].endswith(_SIZES_FOLLOW):
         return _sweep(content)
     if len(lines) != 1:
-        raise ValueError(f"{len(lines)} lines: allowed is exactly one")
+        raise ValueError(f"{len(lines)} lines: must be exactly one")
     try:
         return parse_json(lines[0])
     except ValueError as error:
@@ -481,7 +481,7 @@ def _judge(line: Line, return_code: int | None, kernel: str, parameters: Mapping
     content = line.content
     said = whole(content.get("exit_code"))
     if content.get("format") != 1:
-        line.outcome, line.reason = Outcome.INVALID, f"format {_shown(content.get('format'))}: allowed is 1"
+        line.outcome, line.reason = Outcome.INVALID, f"format {_shown(content.get('format'))}: must be 1"
         line.metrics.clear()
         return
     error = mapping(content.get("error"))

@@ -114,7 +114,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
     Raises ValueError that says what is wrong, also for what Python would accept (NaN).
     """
     if len(content) > _FILE_SIZE_MAX_BYTES:
-        raise ValueError(f"{len(content)} bytes: allowed are {_FILE_SIZE_MAX_BYTES}")
+        raise ValueError(f"{len(content)} bytes: must be at most {_FILE_SIZE_MAX_BYTES}")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -133,7 +133,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
         except UnicodeEncodeError:
             raise ValueError("not JSON: half a surrogate pair in a string") from None
     if not isinstance(found, dict):
-        raise ValueError(f"a JSON {type(found).__name__}: allowed is one object")  # noqa: TRY004
+        raise ValueError(f"a JSON {type(found).__name__}: must be one object")  # noqa: TRY004
     return found
 
 

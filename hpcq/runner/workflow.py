@@ -71,7 +71,7 @@ def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
         return [WorkflowRun(folder, tuple(run["clusters"]), None, tuple(run.get("links", ())))]
     if "campaign" not in config:
         raise UserError(
-            "workflow: neither run nor campaign given: allowed are --config run=FOLDER or --config campaign=FILE[,FILE]",
+            "workflow: neither run nor campaign given: must be --config run=FOLDER or --config campaign=FILE[,FILE]",
             "hpcq run CAMPAIGN does this for you",
         )
     from hpcq.definition.files.campaign import read_campaign

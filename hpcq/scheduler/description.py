@@ -123,7 +123,7 @@ def directive_check(
         if line.startswith("#"):
             return "write the option alone, like --licenses=fs, without the # word before it"
         if not line.startswith("-"):
-            return "allowed are options of the submit command, like --licenses=fs"
+            return "must be an option of the submit command, like --licenses=fs"
         word = re.split(r"[=\s]", line, maxsplit=1)[0]
         # -pmain means the same as -p main.
         options = [whole(word), *([word[:2]] if not word.startswith("--") else [])]

@@ -28,7 +28,7 @@ DESCRIPTIONS: dict[str, Description] = {kind: description for kind, (description
 def describe(kind: str) -> Description:
     """Return the description of a kind. Raises UserError, with the list of kinds, for an unknown kind."""
     if kind not in DESCRIPTIONS:
-        raise UserError(f"scheduler: {kind!r}: allowed are {', '.join(DESCRIPTIONS)}")
+        raise UserError(f"scheduler: {kind!r}: must be one of {', '.join(DESCRIPTIONS)}")
     return DESCRIPTIONS[kind]
 
 

@@ -291,7 +291,7 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
             raise KeyboardInterrupt from error
         if path.is_dir():
             hint = f"--db names it{'; ' + consolation if consolation else ''}"
-            raise StoreError(f"{path}: is a folder: allowed is the file of a database", hint) from error
+            raise StoreError(f"{path}: is a folder: must be the file of a database", hint) from error
         if "not a database" in text:
             raise StoreError(f"{path}: is not a database", "name another file with --db") from error
         if "locked" in text:

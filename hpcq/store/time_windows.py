@@ -25,7 +25,7 @@ _MOMENT = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?
 _DAYS = {"min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 #: Sorts after every continuation of a time.
 _BEHIND = "~"
-_HINT = "allowed are 30d, now-7d, 2026, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
+_HINT = "give 30d, now-7d, 2026, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
 
 
 #: When a result was measured; the creation of its run where it never began.
@@ -151,7 +151,7 @@ def _check_date(text: str, plain: str) -> None:
     try:
         dt.datetime.fromisoformat(whole)
     except ValueError as error:
-        raise UserError(f"{text!r} is no date: {error}", _HINT) from error
+        raise UserError(f"{text!r} is not a date: {error}", _HINT) from error
 
 
 def _text(at: dt.datetime) -> str:

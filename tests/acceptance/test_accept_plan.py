@@ -69,7 +69,7 @@ def test_the_acceptance_then_measures_these_pairs(
 
 def test_a_plan_applies_nothing(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*words, "--plan", "--apply"]) == 2
-    assert "allowed is one of them" in capsys.readouterr().err
+    assert "must be one of them" in capsys.readouterr().err
 
 
 @pytest.mark.promise("`accept --since RESERVATION` takes its nodes; once it has ended, those without a verdict since.")
@@ -101,7 +101,7 @@ def test_since_a_name_that_nobody_knows_is_refused(
 ) -> None:
     for more in ([], ["--plan"]):
         assert run([*words, *more, "--since", "swapp"]) == 2
-        assert "error: --since: 'swapp': allowed is a reservation, a time" in capsys.readouterr().err
+        assert "error: --since: 'swapp': must be a reservation, a time" in capsys.readouterr().err
     slurm.control(set={"reservations": {"swap": ["n0002", "n0003"]}})
     assert run([*words, "--since", "swapp"]) == 2
     assert "there are swap" in capsys.readouterr().err

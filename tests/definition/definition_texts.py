@@ -11,12 +11,12 @@ from hpcq.definition import Campaign, Cluster, find, read_campaign, read_cluster
 from hpcq.errors import UserError
 
 GOOD = "name: c\nclusters: [alpha]\npairs: all\n"
-NODE_LIST = "is not a node list: allowed are names of letters, digits and ._- with ranges like n[01-04,7]"
+NODE_LIST = "is not a node list: must be names of letters, digits and ._- with ranges like n[01-04,7]"
 TESTS = "tests:\n  - kernel: tcp_stream\n"
 SIZES = "b, gb, gib, kb, kib, mb, mib"
 TIMES = "d, h, m, min, ms, ns, s, us, µs"
 RATES = "bit, bit/s, bps, g, gbit, gbit/s, gbps, k, kbit, kbit/s, kbps, m, mbit, mbit/s, mbps, t, tbit, tbit/s, tbps"
-NAMES = "is not a name: allowed are letters, digits and ._-, 64 at most, a letter or digit first"
+NAMES = "is not a name: must be letters, digits and ._-, 64 at most, a letter or digit first"
 SLURM = "name: alpha\nscheduler: slurm\ninterface: eth0\n"
 
 

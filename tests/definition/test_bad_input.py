@@ -104,7 +104,7 @@ def test_not_utf8(desk: LocalDesk, says: Says) -> None:
     (desk.folder / "latin.yaml").write_bytes("name: caf\xe9\n".encode("latin-1"))
     code, err = says("run", "latin.yaml")
     assert code == 2
-    assert err.startswith("error: latin.yaml:1: byte 0xe9 at offset 9 is not UTF-8: allowed is UTF-8 text\n\nhint: ")
+    assert err.startswith("error: latin.yaml:1: byte 0xe9 at offset 9 is not UTF-8: must be UTF-8 text\n\nhint: ")
 
 
 def test_missing_file_and_folder_instead_of_a_file(says: Says) -> None:
@@ -288,9 +288,9 @@ def test_folders_without_the_right_to_write(desk: LocalDesk, says: Says, unwrita
         (["cluster", "chek"], "error: hpcq cluster: 'chek' is not a command: the nearest is check"),
         (["run"], "error: hpcq run: CAMPAIGN: nothing given: it is required"),
         (["run", "--bd", "x", "y"], "error: hpcq run: '--bd' is not an option: the nearest is --db"),
-        (["run", "a", "b"], "error: hpcq run: 'b': too much: allowed is CAMPAIGN"),
+        (["run", "a", "b"], "error: hpcq run: 'b': too much: takes CAMPAIGN"),
         (["run", "--db"], "error: hpcq run: --db: a value must follow"),
-        (["schema", "node"], "error: hpcq schema: KIND: 'node': allowed are campaign, cluster"),
+        (["schema", "node"], "error: hpcq schema: KIND: 'node': must be one of campaign, cluster"),
         (["run", NASTY], f"error: {NASTY!r}: no such campaign file"),
         (["status", "x"], "error: runs: there is no such folder"),
         (["resume", NASTY], "error: runs: there is no such folder"),

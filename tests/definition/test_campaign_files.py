@@ -116,7 +116,7 @@ def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
     assert points == [(1, 1, True), (1, 1, False), (2, 2, True), (2, 2, False)]
 
 
-RESERVATION = "allowed is the name of a reservation that exists, or {make: true}"
+RESERVATION = "must be the name of a reservation that exists, or {make: true}"
 
 
 @pytest.mark.promise("A campaign or test with the key `interface` is told to write `network`.")
@@ -133,7 +133,7 @@ def test_an_interface_in_a_campaign_is_told_as_network(here: Path, entry: str) -
     error = refused(read_campaign, "c.yaml", f"{GOOD}transport: tcp\ninterface: eth0\ntests:\n  - {entry}\n")
     said = [line.split(": ", 2)[1:] for line in error.message.splitlines()]
     assert [key for key, _ in said] == ["interface", "interface"]
-    assert all("allowed is network: NAME, a key of the campaign" in words for _, words in said)
+    assert all("must be network: NAME, a key of the campaign" in words for _, words in said)
     assert str(error.hint).count("networks: {NAME: eth0}") == len(said)
     assert error.exit_code == 2
 
@@ -146,7 +146,7 @@ def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry
     error = refused(read_campaign, "c.yaml", text)
     said = [line.split(": ", 2)[1:] for line in error.message.splitlines()]
     assert [name for name, _ in said] == [key, key]
-    assert all("which name no address: allowed is network: NAME, a key of the campaign" in words for _, words in said)
+    assert all("which name no address: must be network: NAME, a key of the campaign" in words for _, words in said)
     assert str(error.hint).count("networks: {NAME: eth0} in the cluster file; bind_device: eth0") == len(said)
     assert error.exit_code == 2
 
@@ -158,26 +158,26 @@ def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry
     ("line", "message"),
     [
         ("repetitions: 0", "repetitions: 0 is below the minimum 1"),
-        ("repetitions: '3'", "repetitions: '3': allowed is a whole number"),
-        ("repetitions: 2.5", "repetitions: 2.5: allowed is a whole number"),
-        ("repetitions: true", "repetitions: true: allowed is a whole number"),
-        ("repetitions:", "repetitions: nothing: allowed is a whole number"),
+        ("repetitions: '3'", "repetitions: '3': must be a whole number"),
+        ("repetitions: 2.5", "repetitions: 2.5: must be a whole number"),
+        ("repetitions: true", "repetitions: true: must be a whole number"),
+        ("repetitions:", "repetitions: nothing: must be a whole number"),
         ("retries: 11", "retries: 11 is above the maximum 10"),
-        ("evidence: ful", "evidence: 'ful': allowed are 'summary' or 'full'"),
-        ("description: 3", "description: 3: allowed is a text (in quotes)"),
-        ('description: "a\\0b"', "description: 'a\\x00b' holds a NUL byte: allowed is any other text"),
-        ("walltime_s: 0", 'walltime_s: 0: allowed are seconds, "90s", "2min", "1h" or h:mm:ss'),
-        ("walltime_s: '120'", 'walltime_s: \'120\': allowed are seconds, "90s", "2min", "1h" or h:mm:ss'),
-        ("walltime_s: 2 sheep", 'walltime_s: \'2 sheep\': allowed are seconds, "90s", "2min", "1h" or h:mm:ss'),
-        ("walltime_s: 40d", "walltime_s: '40d': allowed are 1s to 30d"),
-        ("seed: -1", "seed: -1: allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
-        ("seed: often", "seed: 'often': allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
-        ("nodes: {state: allocated}", "state: 'allocated': allowed are 'idle' or 'up'"),
+        ("evidence: ful", "evidence: 'ful': must be 'summary' or 'full'"),
+        ("description: 3", "description: 3: must be a text (in quotes)"),
+        ('description: "a\\0b"', "description: 'a\\x00b' holds a NUL byte: must be any other text"),
+        ("walltime_s: 0", 'walltime_s: 0: must be seconds, "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime_s: '120'", 'walltime_s: \'120\': must be seconds, "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime_s: 2 sheep", 'walltime_s: \'2 sheep\': must be seconds, "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime_s: 40d", "walltime_s: '40d': must be 1s to 30d"),
+        ("seed: -1", "seed: -1: must be a whole number from 0 to 9223372036854775807, or each_run"),
+        ("seed: often", "seed: 'often': must be a whole number from 0 to 9223372036854775807, or each_run"),
+        ("nodes: {state: allocated}", "state: 'allocated': must be 'idle' or 'up'"),
         ("nodes: {reservation: {make: false}}", f"reservation: no name and no make: true: {RESERVATION}"),
         ("nodes: {reservation: {make: true, name: r}}", f"reservation: a name and make: true: {RESERVATION}"),
-        ("nodes: {reservation: {make: true, otherwise: cry}}", "otherwise: 'cry': allowed are 'stop' or 'without'"),
+        ("nodes: {reservation: {make: true, otherwise: cry}}", "otherwise: 'cry': must be 'stop' or 'without'"),
         ("nodes: {at_most: 1}", "at_most: 1 is below the minimum 2"),
-        ("nodes: [n1]", "nodes: a list: allowed is keys with values"),
+        ("nodes: [n1]", "nodes: a list: must be keys with values"),
         (
             "nodes: {include: 'n1; rm -rf /'}",
             f"include: 'n1; rm -rf /' {NODE_LIST}",
@@ -189,11 +189,11 @@ def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry
         ("nodes: {exclude: ['n[4-1]']}", "exclude: 'n[4-1]': range 4-1 must go upward and hold at most 100000 nodes"),
         (
             "nodes: {constraint: '(a'}",
-            "constraint: '(a': allowed are feature names joined by & (all) or | (any of), like rack1&ib|rack2",
+            "constraint: '(a': must be feature names joined by & (all) or | (any of), like rack1&ib|rack2",
         ),
         (
             "nodes: {partition: 'a b'}",
-            "partition: 'a b': allowed are letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)",
+            "partition: 'a b': must be letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)",
         ),
         ("nodes: {partition: a, queue: b}", "queue: partition is given too: they are the same, give one"),
         ("qqqqq: [{from: a, to: b}]", "qqqqq: not a key here"),
@@ -205,10 +205,10 @@ def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry
         ("budget: {max_node_ratio: 0}", "max_node_ratio: 0 is not above 0"),
         (
             "budget: {max_node_seconds: 2 sheep}",
-            "max_node_seconds: '2 sheep' is not a quantity in s: allowed are a number and one of " + TIMES,
+            "max_node_seconds: '2 sheep' is not a quantity in s: must be a number and one of " + TIMES,
         ),
-        ("budget: {max_node_seconds: 100000000000000000000e999}", "max_node_seconds: inf: allowed is a number in s"),
-        ("budget: {max_node_seconds: .nan}", "max_node_seconds: nan: allowed is a number in s"),
+        ("budget: {max_node_seconds: 100000000000000000000e999}", "max_node_seconds: inf: must be a number in s"),
+        ("budget: {max_node_seconds: .nan}", "max_node_seconds: nan: must be a number in s"),
     ],
 )
 def test_refused_keys_of_a_campaign(here: Path, line: str, message: str) -> None:
@@ -225,10 +225,10 @@ def test_a_reservation_of_its_own_is_not_for_campaigns_with_links(here: Path) ->
 @pytest.mark.parametrize(
     ("clusters", "links", "said"),
     [
-        ("[alpha, beta]", "5", ["c.yaml:3: links: 5: allowed is a list"]),
-        ("[alpha, [b]]", "[{from: alpha, to: alpha}]", ["c.yaml:2: clusters: a list: allowed is a text"]),
-        ("[alpha, {b: c}]", "[{from: alpha, to: alpha}]", ["c.yaml:2: clusters: keys with values: allowed is a text"]),
-        ("[alpha, beta]", "[{from: [a], to: beta}]", ["c.yaml:3: from: a list: allowed is a text"]),
+        ("[alpha, beta]", "5", ["c.yaml:3: links: 5: must be a list"]),
+        ("[alpha, [b]]", "[{from: alpha, to: alpha}]", ["c.yaml:2: clusters: a list: must be a text"]),
+        ("[alpha, {b: c}]", "[{from: alpha, to: alpha}]", ["c.yaml:2: clusters: keys with values: must be a text"]),
+        ("[alpha, beta]", "[{from: [a], to: beta}]", ["c.yaml:3: from: a list: must be a text"]),
     ],
 )
 def test_clusters_and_links_of_a_wrong_kind_are_no_defect(here: Path, clusters: str, links: str, said: list[str]) -> None:
@@ -238,7 +238,7 @@ def test_clusters_and_links_of_a_wrong_kind_are_no_defect(here: Path, clusters: 
 
 
 FORMS = (
-    "allowed are all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
+    "must be all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
     " {bisection: K} and {list: [[a, b], ...]}"
 )
 
@@ -246,7 +246,7 @@ FORMS = (
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ("rings", "pairs: 'rings': allowed are all, ring, rounds, star, list, random, within, across, file, bisection"),
+        ("rings", "pairs: 'rings': must be one of all, ring, rounds, star, list, random, within, across, file, bisection"),
         ("rounds", "pairs: 'rounds': write pairs: {rounds: 3}"),
         ("{round: 3}", f"pairs: 'round': {FORMS}"),
         ("{}", f"pairs: no keys: {FORMS}"),
@@ -256,12 +256,12 @@ FORMS = (
         ("{pattern: star}", "node: missing: pattern star needs it"),
         ("{pattern: list}", "list: missing: pattern list needs it"),
         ("{pattern: all, rounds: 3}", "rounds: belongs to pattern rounds: found pattern all"),
-        ("{star: 'a b'}", "star: 'a b' is not a node name: allowed are letters, digits and ._-"),
-        ("{list: [[a]]}", "list: a list: allowed is [client, server]"),
-        ("{list: [[a, $(id)]]}", "list: '$(id)' is not a node name: allowed are letters, digits and ._-"),
+        ("{star: 'a b'}", "star: 'a b' is not a node name: must be letters, digits and ._-"),
+        ("{list: [[a]]}", "list: a list: must be [client, server]"),
+        ("{list: [[a, $(id)]]}", "list: '$(id)' is not a node name: must be letters, digits and ._-"),
         ("{list: [[a, a]]}", "list: [a, a]: a pair has two different nodes"),
         ("{list: [[a, b], [a, b]]}", "list: [a, b] stands twice: raise repetitions instead"),
-        ("{rounds: 2, directions: all}", "directions: 'all': allowed are 'one' or 'both'"),
+        ("{rounds: 2, directions: all}", "directions: 'all': must be 'one' or 'both'"),
     ],
 )
 def test_refused_pairs(here: Path, pairs: str, message: str) -> None:

@@ -52,8 +52,8 @@ def test_yaml_is_1_2(here: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"name: c\ndescription: caf\xe9\n", "c.yaml:2: byte 0xe9 at offset 24 is not UTF-8: allowed is UTF-8 text"),
-        ("name: c".encode("utf-16"), "c.yaml:1: byte 0xff at offset 0 is not UTF-8: allowed is UTF-8 text"),
+        (b"name: c\ndescription: caf\xe9\n", "c.yaml:2: byte 0xe9 at offset 24 is not UTF-8: must be UTF-8 text"),
+        ("name: c".encode("utf-16"), "c.yaml:1: byte 0xff at offset 0 is not UTF-8: must be UTF-8 text"),
         (b"", "c.yaml:1: the file is empty: it must hold keys with values"),
         (b"# nothing\n", "c.yaml:1: the file is empty: it must hold keys with values"),
         (b"- a\n", "c.yaml:1: found a list: the file must hold keys with values"),
@@ -64,7 +64,7 @@ def test_yaml_is_1_2(here: Path) -> None:
         (b"a: 'x\n", "c.yaml:2:1: not YAML: found unexpected end of stream while scanning a quoted scalar"),
         (b"a: b: c\n", "c.yaml:1:5: not YAML: mapping values are not allowed here"),
         (b"a: [n[1-2]]\n", "c.yaml:1:6: not YAML: expected ',' or ']', but got '[' while parsing a flow sequence"),
-        (b"a: 1\nb: x\x00y\n", "c.yaml:2: control character '\\x00': allowed are printable characters"),
+        (b"a: 1\nb: x\x00y\n", "c.yaml:2: control character '\\x00': must be printable characters"),
         (b"a: *b\n", "c.yaml:1:4: not YAML: found undefined alias 'b'"),
         (b"---\na: 1\n---\nb: 1\n",
          "c.yaml:3:1: not YAML: but found another document expected a single document in the stream"),
@@ -107,7 +107,7 @@ def test_duplicate_keys_merges_and_tags(here: Path) -> None:
         "c.yaml:7: kernel: written twice, first on line 6: each key may stand once",
         "c.yaml:8: <<: merge keys are not YAML 1.2: write the keys out, or sweep with matrix",
         "c.yaml:9: evidence: tag !full found: tags are not used in definitions",
-        "c.yaml:9: evidence: 'x': allowed are 'summary' or 'full'",
+        "c.yaml:9: evidence: 'x': must be 'summary' or 'full'",
         "c.yaml:10: a key must be a text",
     ]
 
@@ -176,7 +176,7 @@ def test_labs_of_others_are_left_out_when_told(here: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match=r"^'alpha': no such cluster$"):
         find_cluster("alpha")
     monkeypatch.setenv("HPCQ_LABS", "maybe")
-    with pytest.raises(UserError, match=r"^HPCQ_LABS: 'maybe' is not an answer: allowed are yes and no$"):
+    with pytest.raises(UserError, match=r"^HPCQ_LABS: 'maybe' is not an answer: must be yes or no$"):
         list_clusters()
 
 

@@ -76,10 +76,10 @@ def test_pack_and_disturb_of_a_campaign(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("allocation: all\n", "c.yaml:8: allocation: 'all': allowed are pair, whole and group of N"),
+        ("allocation: all\n", "c.yaml:8: allocation: 'all': must be pair, whole or group of N"),
         ("allocation: group of 2\n", "a group has 3 nodes or more"),
         ("allocation: whole\nconcurrency: never\n", "c.yaml:9: concurrency"),
-        ("allocation: whole\nconcurrency: [alone, alone]\n", "allowed are rounds, alone, or both once"),
+        ("allocation: whole\nconcurrency: [alone, alone]\n", "must be rounds, alone, or both once"),
         ("concurrency: alone\n", "belongs to tournaments: found allocation: pair"),
     ],
 )

@@ -126,7 +126,7 @@ def test_pairs_of_a_file_keep_the_order_of_their_rounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("1 n01\n", "line 1: '1 n01': allowed is ROUND CLIENT SERVER"),
+        ("1 n01\n", "line 1: '1 n01': must be ROUND CLIENT SERVER"),
         ("1 n01 n01\n", "line 1"),
         ("one n01 n02\n", "line 1"),
         ("# nothing\n", "no pairs in it"),

@@ -83,7 +83,7 @@ def test_launch_words_open_only_their_placeholders() -> None:
     ],
 )
 def test_a_template_that_computes_too_much_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"(?s)k\.yaml: .*: allowed is a template over the options"):
+    with pytest.raises(UserError, match=r"(?s)k\.yaml: .*: must be a template over the options"):
         render_text(text, {"size": 10**9}, "k.yaml")
 
 

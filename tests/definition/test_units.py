@@ -34,14 +34,14 @@ def test_a_quantity_is_read_in_the_unit_of_its_name(text: str | int, unit: str, 
 
 @pytest.mark.parametrize(("text", "unit"), [("1 KiBit", "bytes"), ("1s", "bytes"), ("x", "bps"), ("1%", "s")])
 def test_another_unit_is_refused_with_those_allowed(text: str, unit: str) -> None:
-    with pytest.raises(ValueError, match=f"is not a quantity in {unit}: allowed are"):
+    with pytest.raises(ValueError, match=f"is not a quantity in {unit}: must be"):
         units.parse(text, unit)
 
 
 @pytest.mark.promise("Where a parameter has no unit, the error lists none.")
 @pytest.mark.parametrize(("text", "unit"), [("1k", "count"), ("8MiB", ""), ("x", "")])
 def test_where_no_unit_is_known_none_is_listed(text: str, unit: str) -> None:
-    with pytest.raises(ValueError, match=f"^'{text}' is not a number: allowed is a number without a unit$"):
+    with pytest.raises(ValueError, match=f"^'{text}' is not a number: must be a number without a unit$"):
         units.parse(text, unit)
 
 

@@ -70,7 +70,7 @@ def test_a_word_of_a_command_is_one_argument_whatever_it_holds(done: LocalDesk) 
 @pytest.mark.parametrize(
     ("mode", "outcome", "reason"),
     [
-        ("nan", "invalid", "foreign_rate: rate_bps: 'nan': allowed is a number"),
+        ("nan", "invalid", "foreign_rate: rate_bps: 'nan': must be a number"),
         ("exit", "failed", "program: foreign_rate: exit code 7; it said last: cannot do it"),
         ("words", "failed", "program: foreign_rate: it said: FAILED; last: FAILED to do it"),
         ("hang", "failed", "program: foreign_rate: ended at its limit of 3 s; it said last: rate = 12.5 Mbit/s"),
@@ -100,7 +100,7 @@ def test_a_table_is_one_result_per_size(done: LocalDesk) -> None:
     assert [(row["message_bytes"], row["value"]) for row in whole] == [(1, 10.5e6), (2, 21e6), (4, 42.25e6)]
     short = [row for row in rows if json.loads(row["parameters"])["message_bytes_max"] == 8]
     assert [row["message_bytes"] for row in short] == [1, 2, 4, 8]
-    assert {row["reason"] for row in short} == {"foreign_table: table: 3 rows: allowed are exactly 4"}
+    assert {row["reason"] for row in short} == {"foreign_table: table: 3 rows: must be exactly 4"}
     assert {row["value"] for row in short} == {None}
 
 

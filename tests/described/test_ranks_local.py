@@ -132,12 +132,12 @@ def test_one_node_is_measured_alone_each_in_turn(done: LocalDesk) -> None:
 @pytest.mark.parametrize(
     ("kernel", "mode", "outcome", "reason"),
     [
-        ("foreign_two", "nan", "invalid", "foreign_two: operation_mean_ns: 'nan': allowed is a number"),
+        ("foreign_two", "nan", "invalid", "foreign_two: operation_mean_ns: 'nan': must be a number"),
         ("foreign_two", "exit", "failed", "program: rank 1: foreign_two: exit code 7; it said last: cannot reach anybody"),
         ("foreign_two", "hang", "failed", "program: foreign_two: ended at its limit of 1 s; it said last: "),
-        ("foreign_two", "silent", "invalid", "foreign_two: output: nothing: allowed is what the description reads"),
+        ("foreign_two", "silent", "invalid", "foreign_two: output: nothing: must be what the description reads"),
         ("foreign_many", "exit", "failed", "program: rank 2: foreign_many: exit code 7; it said last: cannot reach anybody"),
-        ("foreign_alone", "dumb", "invalid", "foreign_alone: copy_bps: rate = (\\S+) Mbit/s matches 0 times: allowed is once"),
+        ("foreign_alone", "dumb", "invalid", "foreign_alone: copy_bps: rate = (\\S+) Mbit/s matches 0 times: must match once"),
         ("foreign_missing", "", "failed", "program: hpcq-no-such-program: No such file or directory (ENOENT)"),
     ],
 )

@@ -118,7 +118,7 @@ def test_junit_counts_what_its_cases_say(
     assert int(suite.get("tests", "")) == len(suite.findall("testcase")) == 4 + 2
     assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure")) == failures
     assert suite.get("errors") == suite.get("skipped") == "0"
-    assert all("allowed is" in one.get("message", "") for one in suite.findall("testcase/failure"))
+    assert all("must be" in one.get("message", "") for one in suite.findall("testcase/failure"))
 
 
 @pytest.mark.promise("JUnit calls a result that was planned and not measured an error.")
@@ -247,7 +247,7 @@ def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytes
         ("annotate result \N{SUPERSCRIPT TWO} note", "'\N{SUPERSCRIPT TWO}' is not the number of a result"),
         (f"history {'9' * 5000}", "9' is not a series"),
         (f"annotate result {'9' * 5000} note", "9' is not the number of a result"),
-        ("show 99999999999999999999", "'99999999999999999999': allowed is a whole number from 1 upwards"),
+        ("show 99999999999999999999", "'99999999999999999999': must be a whole number from 1 upwards"),
     ],
 )
 def test_a_number_that_none_has_is_refused(whole: Path, words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,4 +258,4 @@ def test_a_number_that_none_has_is_refused(whole: Path, words: str, said: str, c
 def test_a_folder_is_no_database(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["runs", "--db", ""], ["db", "merge", "", "--db", str(whole)]):
         assert hpcq(words) == 1
-        assert ".: is a folder: allowed is the file of a database" in capsys.readouterr().err
+        assert ".: is a folder: must be the file of a database" in capsys.readouterr().err

@@ -319,8 +319,8 @@ def test_a_campaign_with_an_impossible_sweep_is_refused(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
     desk.campaign("{kernel: udp_pingpong, parameters: {message_bytes: 64, sweep_to_bytes: 32}}")
     refused = desk.hpcq("plan", "try.yaml", expect=2)
-    assert "sweep_to_bytes: 32: allowed are 0, and 64 (message_bytes) to 65507" in refused.stderr
-    with pytest.raises(ValueError, match="sweep_perturbation_bytes: 3 without sweep_to_bytes: allowed is 0"):
+    assert "sweep_to_bytes: 32: must be 0, or 64 (message_bytes) to 65507" in refused.stderr
+    with pytest.raises(ValueError, match="sweep_perturbation_bytes: 3 without sweep_to_bytes: must be 0"):
         planned("tcp_pingpong", sweep_perturbation_bytes=3)
 
 

@@ -205,7 +205,7 @@ def test_people_read_the_same_in_results_and_on_the_page(
     assert told.count("gate failed: alpha: ") == 10
     assert "gate inconclusive: median throughput_bps of tcp_stream >= 90 % of peers: 0 other pairs" in told
     assert "gates: 21 pass, 10 failed, 1 inconclusive" in told
-    assert "(baseline good, 5 values): allowed is >= 95 %" in told
+    assert "(baseline good, 5 values): must be >= 95 %" in told
     page = write_report(known.database, name, tmp_path / "report.html").read_text()
     assert page.count('<td class="nw some">failed</td>') == 10
     assert "(baseline good, 5 values)" in page
@@ -308,7 +308,7 @@ def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys
 @pytest.mark.fast
 def test_what_cannot_be_proposed(known: History, capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in (
-        (["--against", "peer"], "--against: 'peer': allowed are baseline:NAME, link, memory, peers and reverse"),
+        (["--against", "peer"], "--against: 'peer': must be baseline:NAME, link, memory, peers or reverse"),
         (["--against", "baseline:bad"], "'bad' is not a baseline"),
         (["--against", "link", "--metric", "retransmit_count"], "--against link: no chosen metric is in bps"),
     ):

@@ -134,7 +134,7 @@ def test_other_separators(table: Any, capsys: pytest.CaptureFixture[str], mark: 
         ("a,a\n1,2\n", ":1: header: 'a' twice"),
         (b"a\n1\n\xff\n", ":3: text: byte 0xff: UTF-8"),
         (b"a\n1\n\x00\n", ":3: text: a NUL byte"),
-        ('a\n"1\n', ": row: "),
+        ('a\n"1\n', ": must be valid CSV"),
     ],
 )
 def test_bad_series_files(table: Any, capsys: pytest.CaptureFixture[str], text: str | bytes, complaint: str) -> None:
@@ -332,7 +332,7 @@ def test_blame_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         ("1,a,b,5\n1,c,d\n", ":2: row: 3 cells: 4 are needed"),
         ("1,a,b,x\n", ":1: value: 'x'"),
         ("1,a,b,-1\n", ":1: value: -1: a number of at least 0"),
-        ("1,a,a,5\n", ":1: node_b: a: allowed is a node other than node_a"),
+        ("1,a,a,5\n", ":1: node_b: a: must be a node other than node_a"),
         ("1,,b,5\n", ":1: node_a: nothing"),
         ("round,node_a,value\n1,a,5\n", ":1: header: no column node_b"),
         (b"1,a,b,5\n1,\xe9,b,5\n", ":2: text: byte 0xe9"),

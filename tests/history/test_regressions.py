@@ -79,8 +79,8 @@ def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: Hist
             "since 2026-11-01: 2 series judged: 2 INCONCLUSIVE; 2 with too few points; --all lists what is open",
         ),
         (["--since", "2026-12-01"], 4, "2 without results"),
-        (["--since", "2026-02-30"], 2, "is no date"),
-        (["--since", "2026-13"], 2, "is no date"),
+        (["--since", "2026-02-30"], 2, "is not a date"),
+        (["--since", "2026-13"], 2, "is not a date"),
         (["--since", "20261101"], 2, "no time either"),
         (
             ["--since", "2026-11-01", "--against", "2025"],

@@ -266,7 +266,7 @@ def test_accept_judged_nothing_while_another_is_under_way(
 @pytest.mark.usefixtures("say")
 def test_accept_takes_no_impossible_date_for_a_reservation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert accept(tmp_path, "--since", "2026-02-30") == 2
-    assert "'2026-02-30' is no date" in capsys.readouterr().err
+    assert "'2026-02-30' is not a date" in capsys.readouterr().err
 
 
 @pytest.mark.promise("`results --findings --since` keeps to its stretch.")

@@ -259,5 +259,5 @@ def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:
 
 @pytest.mark.promise("An unknown kind of scheduler is refused with the list of kinds.")
 def test_an_unknown_kind_is_refused_with_the_list_of_kinds() -> None:
-    with pytest.raises(UserError, match=f"'lsf': allowed are {', '.join(DESCRIPTIONS)}"):
+    with pytest.raises(UserError, match=f"'lsf': must be one of {', '.join(DESCRIPTIONS)}"):
         make("lsf", Here(), SchedulerSettings())

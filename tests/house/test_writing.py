@@ -21,15 +21,12 @@ RULES = REPOSITORY / "docs" / "writing.md"
 PROMISES = REPOSITORY / "docs" / "promises.md"
 #: Folders and files whose text people read, with what their names end with.
 TEXTS = {
-    "hpcq/cli": "*.py",
-    "hpcq/definition": "*.py",
-    "hpcq/planning": "*.py",
-    "hpcq/localisation": "*.py",
-    "hpcq/statistics": "*.py",
-    "hpcq/evidence": "*.py",
-    "hpcq/reports": "*.py",
+    "hpcq": "*.py",
+    "lab": "*.py",
+    "kernels": "*.[ch]",
     "campaigns": "*.yaml",
     "workflow": "Snakefile",
+    "templates": "*.j2",
     "tools": "*",
 }
 
@@ -39,6 +36,7 @@ REFUSED = {
     r"\b(one|a|an) (job|line|row|rank|server|agent|process|command|finding|point|section|file|name|connection) an? "
     r"(pair|node|job|line|row|result|cluster|series|run|test|step|rule|round|option|verb|rack|core)\b": "one job per pair",
     r"\bno \w+ is meant\b": "no result matches",
+    r"\ballowed (is|are) (?!None\b)": "must be",
     r"\b(is|was|are|were) no tr(y|ies)\b": "does not count as an attempt",
     r"\bplanned anew\b": "planned again",
     r"\bso (often|long|many) at most\b": "at most this many times",
@@ -102,6 +100,7 @@ def test_no_phrase_that_reads_as_if_translated() -> None:
         "one job a pair",
         "two million bits a second",
         "no result is meant",
+        "x.yaml:3: on: 'x': allowed are pairs, links",
         "it was no try",
         "Remark something",
         "1 jobs wait",

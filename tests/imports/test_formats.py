@@ -106,9 +106,9 @@ def test_a_failed_case_of_reframe_is_a_failed_result(site: Importing) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text.split("\n", 1)[1], "bad.log:1: no head: allowed is a first line that names the columns"),
+        (lambda text: text.split("\n", 1)[1], "bad.log:1: no head: must be a first line that names the columns"),
         (lambda text: text.replace("job_nodelist", "nodes"), "bad.log:1: column job_nodelist: missing"),
-        (lambda text: text.replace("|17930", ""), "bad.log:2: 35 cells: allowed are 36"),
+        (lambda text: text.replace("|17930", ""), "bad.log:2: 35 cells: must be 36"),
         (lambda text: text.replace("n1,n2", "n1[", 1), "bad.log:2: "),
         (lambda text: text.replace("1795721292.9908156", "null").replace("2026-11-26T19:28:12", "noon"), "bad.log:2: 'noon'"),
     ],
@@ -162,7 +162,7 @@ def test_a_table_of_jube_without_hosts_is_refused(site: Importing) -> None:
     bring(site, "jube", path, "--column", "client=host")
     assert site.ask("SELECT client, server, value FROM v_results") == [("n1", "n1", 40e6)]
     path.write_text("jube_benchmark_start,client,bw[MB/s]\n2026-11-20T02:00:00,n1,fast\n")
-    assert "result.dat:2: column bw: 'fast': allowed is a number" in bring(site, "jube", path, expect=2)
+    assert "result.dat:2: column bw: 'fast': must be a number" in bring(site, "jube", path, expect=2)
 
 
 def jube_table(site: Importing) -> tuple[Path, list[str]]:
@@ -196,7 +196,7 @@ def test_results_of_superbench(site: Importing) -> None:
     path.write_text('{"nodes": "n1"}\n')
     assert "no key node" in bring(site, "superbench", path, "--names", "{time}/results-summary.jsonl", expect=2)
     path.write_text('{"node": "n1", "a/b": "x"}\n')
-    assert "results-summary.jsonl:1: a/b: 'x': allowed is a finite number" in bring(site, "superbench", path, expect=2)
+    assert "results-summary.jsonl:1: a/b: 'x': must be a finite number" in bring(site, "superbench", path, expect=2)
 
 
 def scheduled(
@@ -248,7 +248,7 @@ def test_archives_of_pscheduler(site: Importing) -> None:
         ({"schedule": {}}, "archive.json:1: schedule.start: missing"),
         ({"test": {"type": "throughput", "spec": {"dest": "n2"}}}, "archive.json:1: test.spec: source or dest is missing"),
         ({"test": {}}, "archive.json:1: no test with a type"),
-        ({"result": {"succeeded": True}}, "result.summary.summary.throughput-bits: 'None': allowed is a finite number"),
+        ({"result": {"succeeded": True}}, "result.summary.summary.throughput-bits: 'None': must be a finite number"),
         ({"test": {"type": "throughput", "spec": {"source": "2001:db8::1", "dest": "n2"}}}, "hosts: '2001:db8::1'"),
     ],
 )
@@ -428,11 +428,11 @@ def test_directions() -> None:
     ("words", "said"),
     [
         (("--format", "nosuch"), "--format: 'nosuch' is not a format"),
-        (("--format", "jube", "--names", "{host}.txt"), "--names: {host}: allowed are time, run"),
+        (("--format", "jube", "--names", "{host}.txt"), "--names: {host}: must be one of time, run"),
         (("--format", "jube", "--names", "plain.txt"), "names nothing"),
-        (("--format", "jube", "--zone", "Mars"), "--zone: 'Mars': allowed are a zone's name"),
-        (("--format", "jube", "--column", "host=x"), "--column 'host=x': allowed is ROLE=NAME"),
-        (("--format", "jube", "--better", "bw=faster"), "--better 'bw=faster': allowed is METRIC=higher"),
+        (("--format", "jube", "--zone", "Mars"), "--zone: 'Mars': must be a zone's name"),
+        (("--format", "jube", "--column", "host=x"), "--column 'host=x': must be ROLE=NAME"),
+        (("--format", "jube", "--better", "bw=faster"), "--better 'bw=faster': must be METRIC=higher"),
         (("--zone", "+01:00"), "--format csv: its columns say all"),
     ],
 )
@@ -463,4 +463,4 @@ def test_a_report_of_an_older_reframe(site: Importing) -> None:
     assert site.ask("SELECT client, server, value FROM v_results") == [("n1", "n2", 990 * 8e6)] * 2
     report["session_info"]["data_version"] = "9.0"
     path.write_text(json.dumps(report))
-    assert "has data version 9.0: allowed are 3 and 4" in bring(site, "reframe", path, expect=2)
+    assert "has data version 9.0: must be 3 and 4" in bring(site, "reframe", path, expect=2)

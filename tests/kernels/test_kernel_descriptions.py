@@ -90,18 +90,18 @@ def test_equal_numbers_are_one_parameter() -> None:
         ("message_bytes", 65536, "65536 is above udp_stream's maximum 65507"),
         ("message_bytes", "64KiB", "'64KiB' (65536) is above udp_stream's maximum 65507"),
         ("message_bytes", 1, "1 is below udp_stream's minimum 16"),
-        ("message_bytes", 20.5, "20.5: allowed is a whole number in bytes"),
-        ("message_bytes", True, "true: allowed is a whole number in bytes"),
-        ("message_bytes", None, "nothing: allowed is a whole number in bytes"),
-        ("message_bytes", [16], "a list: allowed is a whole number in bytes"),
+        ("message_bytes", 20.5, "20.5: must be a whole number in bytes"),
+        ("message_bytes", True, "true: must be a whole number in bytes"),
+        ("message_bytes", None, "nothing: must be a whole number in bytes"),
+        ("message_bytes", [16], "a list: must be a whole number in bytes"),
         (
             "message_bytes",
             "64 sheep",
-            "'64 sheep' is not a quantity in bytes: allowed are a number and one of b, gb, gib, kb, kib, mb, mib",
+            "'64 sheep' is not a quantity in bytes: must be a number and one of b, gb, gib, kb, kib, mb, mib",
         ),
-        ("rate_bps", float("nan"), "nan: allowed is a number in bps"),
-        ("rate_bps", float("inf"), "inf: allowed is a number in bps"),
-        ("direction", "up", "'up': allowed are client_to_server, server_to_client, both"),
+        ("rate_bps", float("nan"), "nan: must be a number in bps"),
+        ("rate_bps", float("inf"), "inf: must be a number in bps"),
+        ("direction", "up", "'up': must be one of client_to_server, server_to_client, both"),
     ],
 )
 def test_refused_values(parameter: str, written: object, message: str) -> None:
@@ -111,7 +111,7 @@ def test_refused_values(parameter: str, written: object, message: str) -> None:
 
 def test_booleans() -> None:
     for written in ("yes", 1):
-        with pytest.raises(ValueError, match="allowed are true and false"):
+        with pytest.raises(ValueError, match="must be true or false"):
             value("tcp_stream", "no_delay", written)
     assert value("tcp_stream", "no_delay", True) is True
 
@@ -141,7 +141,7 @@ def test_broken_descriptions_say_which_file(tmp_path: Path, monkeypatch: pytest.
         kernels()
     path = tmp_path / "hpcq-net.json"
     path.write_text('{"format": 2, "kernels": []}')
-    with pytest.raises(HpcqError, match=r"hpcq-net\.json: format: 2: allowed is 1"):
+    with pytest.raises(HpcqError, match=r"hpcq-net\.json: format: 2: must be 1"):
         kernels()
     path.write_text('{"format": 1')
     with pytest.raises(HpcqError, match=r"hpcq-net\.json: not a kernel description: JSONDecodeError"):

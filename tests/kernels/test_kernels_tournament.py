@@ -312,7 +312,7 @@ def test_it_ends_early_after_the_step_in_hand(programs: Programs, tmp_path: Path
             playing.conductor.send_signal(signal.SIGUSR1)
         code, said = playing.ended()
         assert (code, sorted(playing.lines)) == (1, ["j1", "j2"])
-        assert "ended early: asked to, after the step in hand" in said
+        assert "ended early: asked to, after the current step" in said
         assert [agent.wait(timeout=LIMIT_S) for agent in playing.agents.values()] == [0] * 4
 
 

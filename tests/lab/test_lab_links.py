@@ -102,13 +102,13 @@ class TestTheLinks:
 class TestStartAndEnd:
     def test_the_link_and_the_verbs_answer_in_the_products_words(self, lab: RunningLab) -> None:
         for words, status, said in (
-            (["up", "--nodes", "49"], 2, "error: --nodes: '49': allowed are 1 to 48\n"),
+            (["up", "--nodes", "49"], 2, "error: --nodes: '49': must be 1 to 48\n"),
             (["up", "--wan-delay", "3"], 2, "error: --wan-delay: '3' has no unit of time: ns, us, ms and s are allowed\n"),
             (["up", "--name", "A"], 2, "error: --name: 'A' is not a name: "),
             (["up", "--name", lab.name], 1, f"error: lab {lab.name}: found it up already, in {lab.state}\n"),
             (["exec", "--name", lab.name, "gamma", "--", "true"], 2, "error: cluster: 'gamma' is not in this lab: "),
             (["exec", "--name", lab.name, "alpha/n09", "--", "true"], 2, "error: node: 'n09' is not in alpha: "),
-            (["up", "--leaves", "0"], 2, "error: --leaves: '0': allowed are 1 to 16\n"),
+            (["up", "--leaves", "0"], 2, "error: --leaves: '0': must be 1 to 16\n"),
             (["slow", "--name", lab.name, "alpha/leaf3", "--rate", "1mbit"], 2, "error: leaf: 'leaf3' is not in alpha: leaf1 "),
             (
                 ["lossy", "--name", lab.name, "alpha/n01", "n01", "--loss", "1%"],

@@ -31,10 +31,10 @@ pytestmark = pytest.mark.fast
         ("{from: east, to: moon}", "try.yaml:4: to: 'moon' is not one of the campaign's clusters: east, west"),
         ("{from: east, to: east}", "try.yaml:4: to: 'east' is on both sides: a link has two clusters"),
         ("{from: east}", "try.yaml:4: to: missing: this key is required"),
-        ("{from: east, to: west, listen: both}", "try.yaml:4: listen: 'both': allowed are 'from', 'to' or 'either'"),
+        ("{from: east, to: west, listen: both}", "try.yaml:4: listen: 'both': must be 'from', 'to' or 'either'"),
         ("{from: east, to: west, peer_wait_s: 0}", "try.yaml:4: peer_wait_s: 0 is below the minimum 1"),
         ("{from: east, to: west, pairs: 2, list: [[n1, n1]]}", "try.yaml:4: pairs: list is given too: give one of them"),
-        ("{from: east, to: west, list: [[n1]]}", "try.yaml:4: list: a list: allowed is [node of from, node of to]"),
+        ("{from: east, to: west, list: [[n1]]}", "try.yaml:4: list: a list: must be [node of from, node of to]"),
         ("{from: east, to: west, way: 1}", "try.yaml:4: way: not a key here"),
         (
             "{from: east, to: west}\n  - {from: west, to: east}",

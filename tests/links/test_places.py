@@ -53,13 +53,13 @@ def refused(folder: Path, written: str) -> UserError:
 @pytest.mark.parametrize(
     ("test", "complaint", "hint"),
     [
-        (on(TRIP, "[]"), "on: an empty list: allowed are pairs, links, nodes", ""),
-        (on(TRIP, "[racks]"), "on: 'racks': allowed are pairs, links, nodes", ""),
+        (on(TRIP, "[]"), "on: an empty list: must be one of pairs, links, nodes", ""),
+        (on(TRIP, "[racks]"), "on: 'racks': must be one of pairs, links, nodes", ""),
         (on(TRIP, "[pairs, pairs]"), "on: 'pairs' stands twice: each of pairs, links, nodes may stand once", ""),
-        (on(TRIP, "7"), "on: 7: allowed are pairs, links, nodes", ""),
-        (on(TRIP, "nodes"), "'nodes', but tcp_pingpong runs between two nodes: allowed is pairs and links", "node_count"),
+        (on(TRIP, "7"), "on: 7: must be one of pairs, links, nodes", ""),
+        (on(TRIP, "nodes"), "'nodes', but tcp_pingpong runs between two nodes: must be pairs or links", "node_count"),
         (on(MPI, "[pairs, links]"), "'links', but one MPI job does not span two batch systems", "within the clusters"),
-        (on(SET, "pairs"), "'pairs', but all nodes of a set run mpi_collective together: allowed is nodes", "node_count: 2"),
+        (on(SET, "pairs"), "'pairs', but all nodes of a set run mpi_collective together: must be nodes", "node_count: 2"),
     ],
 )
 def test_a_place_where_a_test_cannot_run_is_refused(tmp_path: Path, test: str, complaint: str, hint: str) -> None:
@@ -72,7 +72,7 @@ def test_a_place_where_a_test_cannot_run_is_refused(tmp_path: Path, test: str, c
 @pytest.mark.promise("`on: [links]` in a campaign without links is refused.")
 def test_links_are_no_place_in_a_campaign_without_them(tmp_path: Path) -> None:
     error = refused(tmp_path, f"name: try\nclusters: [east]\npairs: all\ntests:\n  - {on(TRIP, 'links')}\n")
-    assert "try.yaml:5: on: 'links', but the campaign has no links: allowed is pairs" in error.message
+    assert "try.yaml:5: on: 'links', but the campaign has no links: must be pairs" in error.message
     assert "links: [{from: A, to: B}]" in str(error.hint)
 
 

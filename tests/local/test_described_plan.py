@@ -55,4 +55,4 @@ def test_plan_shows_modules_version_and_every_command_and_starts_none(tmp_path: 
 def test_a_name_cannot_be_an_option_of_the_program(tmp_path: Path) -> None:
     desk = desk_with(tmp_path, "{kernel: of_others, parameters: {device: -rf}}")
     done = desk.hpcq("plan", "try.yaml", expect=2)
-    assert "device: '-rf': allowed is a name of a-z, 0-9, _, and . or - (not first), 15 at most" in done.stderr
+    assert "device: '-rf': must be a name of a-z, 0-9, _, and . or - (not first), 15 at most" in done.stderr

@@ -147,7 +147,7 @@ def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(t
     assert [child.returncode for child in both] == [3, 4], gate_out + fail_err
     assert gate_out.count("gate failed: ") == 1
     assert "median round_trip_p50_ns is " in gate_out
-    assert ": allowed is >= 10 s" in gate_out
+    assert ": must be >= 10 s" in gate_out
     assert "tiny: 1 result failed: " in fail_err
     assert desk.rows("SELECT campaign, outcome, count(*) AS n FROM v_results GROUP BY 1, 2 ORDER BY 1, 2") == [
         {"campaign": "fail", "outcome": "failed", "n": 1},

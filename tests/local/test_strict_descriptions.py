@@ -20,28 +20,28 @@ pytestmark = pytest.mark.fast
 
 COMMAND = RATE.split("\ncommand: ")[1].splitlines()[0]
 REGEX = "regex: 'rate = (\\S+) Mbit/s'"
-NO_SHELL = "allowed are a program and its arguments"
-NO_QUOTES = "begins or ends with a quote: allowed are words without quotes"
+NO_SHELL = "must be a program and its arguments"
+NO_QUOTES = "begins or ends with a quote: must be words without quotes"
 LIMIT = "limit_s: 60"
 SENDS = "{client: 1, server: %s}"
 
 #: What replaces what in which description, and the complaint: key, what was found, what is allowed.
 REFUSED = [
-    (RATE, "summary: A rate that a test makes up.", "summary: ' '", "summary: nothing: allowed is a text"),
-    (RATE, "program: PYTHON", "program: ''", "program: nothing: allowed is a text"),
-    (RATE, "program: PYTHON", "program: '{{ mode }}'", "program: '{{ mode }}' is no template: allowed is a name that PATH"),
-    (RATE, COMMAND, "' '", "command: nothing: allowed is a text"),
+    (RATE, "summary: A rate that a test makes up.", "summary: ' '", "summary: nothing: must be a text"),
+    (RATE, "program: PYTHON", "program: ''", "program: nothing: must be a text"),
+    (RATE, "program: PYTHON", "program: '{{ mode }}'", "program: '{{ mode }}' is no template: must be a name that PATH"),
+    (RATE, COMMAND, "' '", "command: nothing: must be a text"),
     (RATE, COMMAND, "iperf {{ address }} | tee x", f"command: |: {NO_SHELL}"),
     (RATE, COMMAND, "iperf {{ address }} 2>&1", f"command: 2>&1: {NO_SHELL}"),
     (RATE, COMMAND, "iperf {{ address }} && true", f"command: &&: {NO_SHELL}"),
     (RATE, COMMAND, "iperf 'a b' {{ address }}", f"command: 'a: {NO_QUOTES}"),
-    (RATE, "words: listening", "words: ' '", "words: nothing: allowed is a text"),
-    (RATE, "words: [FAILED]", "words: ['']", "words: nothing: allowed is a text"),
+    (RATE, "words: listening", "words: ' '", "words: nothing: must be a text"),
+    (RATE, "words: [FAILED]", "words: ['']", "words: nothing: must be a text"),
     (
         RATE,
         "PEER --version",
         "PEER {{ address }}",
-        "version: address is not known here: no server listens yet: allowed are the",
+        "version: address is not known here: no server listens yet: must be the",
     ),
     (
         RATE,
@@ -59,26 +59,26 @@ REFUSED = [
         RATE,
         "maximum: 1.0e9",
         "minimum: 5\n    maximum: 4",
-        "maximum: 4 is below the minimum 5: allowed is 5 or",
+        "maximum: 4 is below the minimum 5: must be 5 or",
     ),
-    (RATE, "maximum: 1.0e9", "maximum: 1.0e999", "maximum: inf: allowed is a finite number"),
-    (RATE, "times: 1.0e6", "times: 1.0e999", "times: inf: allowed is a finite number"),
+    (RATE, "maximum: 1.0e9", "maximum: 1.0e999", "maximum: inf: must be a finite number"),
+    (RATE, "times: 1.0e6", "times: 1.0e999", "times: inf: must be a finite number"),
     (RATE, REGEX, "regex: '(\\S+) (\\S+)'\n    units: {Mbit/s: 0}", "Mbit/s: 0 is not above 0"),
-    (RATE, "program: PYTHON", 'program: PYTHON\nmodules: ["-x"]', "modules: '-x': allowed is the name of one module"),
-    (RATE, "program: PYTHON", "program: PYTHON\nmodules: a b", "modules: 'a b': allowed is the name of one module"),
-    (RATE, "program: PYTHON", 'program: PYTHON\nmodules: [""]', "modules: '': allowed is the name of one module"),
-    (TABLE, LIMIT, "limit_s: 0", "limit_s: 0 s: allowed are above 0 to 3600 s"),
-    (TABLE, LIMIT, "limit_s: -1", "limit_s: -1 s: allowed are above 0 to 3600 s"),
-    (TABLE, LIMIT, "limit_s: 1e9", "limit_s: 1e+09 s: allowed are above 0 to 3600 s"),
+    (RATE, "program: PYTHON", 'program: PYTHON\nmodules: ["-x"]', "modules: '-x': must be the name of one module"),
+    (RATE, "program: PYTHON", "program: PYTHON\nmodules: a b", "modules: 'a b': must be the name of one module"),
+    (RATE, "program: PYTHON", 'program: PYTHON\nmodules: [""]', "modules: '': must be the name of one module"),
+    (TABLE, LIMIT, "limit_s: 0", "limit_s: 0 s: must be above 0 to 3600 s"),
+    (TABLE, LIMIT, "limit_s: -1", "limit_s: -1 s: must be above 0 to 3600 s"),
+    (TABLE, LIMIT, "limit_s: 1e9", "limit_s: 1e+09 s: must be above 0 to 3600 s"),
     (
         TABLE,
         "[message_bytes, rate]",
         "[message_bytes, rate, rate]",
-        "columns: the column rate stands twice: allowed is once",
+        "columns: the column rate stands twice: must stand there once",
     ),
-    (TABLE, "first: 1,", "first: 1.5,", "sizes: first: 1.5: allowed is a whole number from 0 to 2^60"),
-    (TABLE, "first: 1,", "first: -1,", "sizes: first: -1: allowed is a whole number from 0 to 2^60"),
-    (TABLE, LIMIT, f"{LIMIT}\nsends_at_least_bytes: {SENDS % -1}", "sends_at_least_bytes: -1: allowed is 0 or more"),
+    (TABLE, "first: 1,", "first: 1.5,", "sizes: first: 1.5: must be a whole number from 0 to 2^60"),
+    (TABLE, "first: 1,", "first: -1,", "sizes: first: -1: must be a whole number from 0 to 2^60"),
+    (TABLE, LIMIT, f"{LIMIT}\nsends_at_least_bytes: {SENDS % -1}", "sends_at_least_bytes: -1: must be 0 or more"),
 ]
 #: Of these, a run cannot have results: hpcq refused them when it was planned.
 NEVER_RAN = {"limit_s: 0", "limit_s: -1", "limit_s: 1e9"}
@@ -170,7 +170,7 @@ def test_a_sample_with_words_of_failure_is_no_number(tmp_path: Path, capsys: pyt
 def test_a_sample_of_a_program_that_failed_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sample_says(tmp_path, capsys, "rate = 12 Mbit/s\n", "--exit-code", "0")[0] == 0
     said = sample_says(tmp_path, capsys, "rate = 12 Mbit/s\n", "--exit-code", "1")
-    assert said == (1, "failed: foreign_rate: exit code 1: allowed are 0\n")
+    assert said == (1, "failed: foreign_rate: exit code 1: must be 0\n")
 
 
 @pytest.mark.promise("An address as bind_device is refused before anything runs.")
@@ -188,7 +188,7 @@ def test_an_address_is_no_interface(tmp_path: Path, entry: str) -> None:
     path.write_text(f"name: c\nclusters: [a]\npairs: all\ntests:\n  - {{kernel: tcp_stream, {entry}}}\n")
     with pytest.raises(UserError) as caught:
         read_campaign(path)
-    said = "'10.0.0.1' is an address: allowed is the name of an interface"
+    said = "'10.0.0.1' is an address: must be the name of an interface"
     assert caught.value.message == f"{path}:5: bind_device: {said}"
     assert str(caught.value.hint).startswith("bind_device: eth0")
     assert caught.value.exit_code == 2

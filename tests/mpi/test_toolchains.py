@@ -220,9 +220,9 @@ def test_a_campaigns_transport_is_that_of_its_mpi_tests(tmp_path: Path) -> None:
     [
         (
             "pairs: all\ntransport: rdma\n" + TESTS,
-            "c.yaml:4: transport: 'rdma': allowed are as_is, tcp, shared_memory",
+            "c.yaml:4: transport: 'rdma': must be one of as_is, tcp, shared_memory",
         ),
-        ("pairs: all\ntransport: [tcp]\n" + TESTS, "c.yaml:4: transport: a list: allowed are as_is, tcp"),
+        ("pairs: all\ntransport: [tcp]\n" + TESTS, "c.yaml:4: transport: a list: must be one of as_is, tcp"),
         ("pairs: all\ntransport: tcp\ntests: [{kernel: tcp_stream}]\n", "c.yaml:4: transport: no test is one of hpcq's MPI"),
         ("pairs: all\nallocation: whole\ntransport: tcp\n" + TESTS, "mpi_pingpong with a transport of its own"),
     ],

@@ -237,7 +237,7 @@ def test_files_are_checked_without_a_cluster(
         assert run(["check", "good.yaml", "list.yaml", "badcluster.yaml", "--clusters", "."]) == 2
         errors = capsys.readouterr().err
         assert "list.yaml:1: found a list" in errors
-        assert "scheduler: 'lsf': allowed are" in errors
+        assert "scheduler: 'lsf': must be" in errors
     finally:
         (desk / "away.yaml").unlink()
         (desk / "good.yaml").unlink()

@@ -63,7 +63,7 @@ def test_results_by_driver_and_by_rack(ask: Asked) -> None:
     racks = {one["group"]: one["pair_count"] for one in ask.json("results", "--group-by", "rack")}
     assert racks == {"r1": 6, "r2": 6, "r1 and r2": 18}
     assert "no node has a leaf" in ask.words("results", "--group-by", "leaf", expect=2)
-    assert "allowed are driver, firmware" in ask.words("results", "--group-by", "colour", expect=2)
+    assert "must be one of driver, firmware" in ask.words("results", "--group-by", "colour", expect=2)
 
 
 @pytest.mark.promise(
@@ -84,7 +84,7 @@ def test_results_of_a_stretch_in_another_order(ask: Asked) -> None:
     values = [one["value"] for one in found]
     assert (len(values), values) == (5, sorted(values, reverse=True))
     assert len({one["run"] for one in ask.json("results", "--since", "4d")["results"]}) in {3, 4}
-    assert "--sort: nn: allowed are" in ask.words("results", "--sort", "nn", expect=2)
+    assert "--sort: nn: must be" in ask.words("results", "--sort", "nn", expect=2)
     assert "leave out one of the two" in ask.words("results", "latest", "--since", "4d", expect=2)
 
 

@@ -106,7 +106,7 @@ def test_nothing_measured_is_told_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("curve", "-o", "x.gif"), "x.gif: allowed are names that end with .svg, .png, .pdf"),
+        (("curve", "-o", "x.gif"), "x.gif: must be a name that ends with .svg, .png, .pdf"),
         (("heatmap", "-o", "x.svg", "--kernel", "tcp"), "--kernel"),
         (("history", "1", "-o", "x.svg", "--metric", "speed"), "speed"),
         (("curve",), "-o"),

@@ -24,16 +24,16 @@ pytestmark = pytest.mark.fast
 LINE_CASES = [
     (b"", 4, "failed", "no result line; exit code 4; bind: Address already in use"),
     (b"\n \n", 0, "failed", "no result line; exit code 0; bind: Address already in use"),
-    (b"{}\n{}\n", 0, "invalid", "2 lines: allowed is exactly one; exit code 0"),
+    (b"{}\n{}\n", 0, "invalid", "2 lines: must be exactly one; exit code 0"),
     (b'{"format": 1, "kern', 0, "invalid", "result line: not JSON: "),
     (b'{"format": 1, "kern', 137, "failed", "result line: not JSON: "),
     (b"\xff\xfe{}\n", 0, "invalid", "result line: not UTF-8: byte 0"),
-    (b"[1, 2]\n", 0, "invalid", "result line: a JSON list: allowed is one object"),
+    (b"[1, 2]\n", 0, "invalid", "result line: a JSON list: must be one object"),
     (b'{"a": NaN}\n', 0, "invalid", "result line: not JSON: NaN is not a JSON number"),
     (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", 0, "invalid", "result line: not JSON: nested too deep"),
     (b'{"a": ' + b"9" * 10_000 + b"}\n", 0, "invalid", "result line: not JSON: "),
     (b'{"a": "\\ud800"}\n', 0, "invalid", "result line: not JSON: half a surrogate pair in a string"),
-    (b'{"format": 2}\n', 0, "invalid", "format 2: allowed is 1"),
+    (b'{"format": 2}\n', 0, "invalid", "format 2: must be 1"),
     (b'{"format": 1}\n', 0, "invalid", "kernel nothing: planned tcp_stream; echo: the line has no options"),
 ]
 

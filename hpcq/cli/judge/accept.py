@@ -71,7 +71,7 @@ def accept(  # noqa: PLR0917 - Click passes by name
     from hpcq.runner.accept.accepting import accept as run
 
     if only_plan and apply:
-        raise UserError("--plan and --apply: a plan changes nothing: allowed is one of them")
+        raise UserError("--plan and --apply: a plan changes nothing: must be one of them")
     selection = _wish(since, nodes, everything, database)
     order = AcceptRequest(
         find_campaign(campaign), tuple(cluster_folders), database, runs_folder.absolute(), selection, against, apply

@@ -48,7 +48,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg, unused-ignore] # generi
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not value.strip():
-            self.fail(f"{value!r}: allowed is at least one word, in quotes", param, ctx)
+            self.fail(f"{value!r}: must be at least one word, in quotes", param, ctx)
         return value
 
 

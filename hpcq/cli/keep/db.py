@@ -186,21 +186,19 @@ def _group_rows(file: Path) -> list[list[str]]:
             lines = csv.reader(text)
             rows = [(lines.line_num, row) for row in lines if row and row[0].strip() != "node"]
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{file}: byte 0x{error.object[error.start]:02x} is not UTF-8: allowed is CSV text: node,group"
-        ) from None
+        raise UserError(f"{file}: byte 0x{error.object[error.start]:02x} is not UTF-8: must be CSV text: node,group") from None
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from None
     for number, row in rows:
         if len(row) != 2 or not all(cell.strip() for cell in row):
-            raise UserError(f"{file}:{number}: {','.join(row)!r}: allowed is node,group")
+            raise UserError(f"{file}:{number}: {','.join(row)!r}: must be node,group")
     if not rows:
-        raise UserError(f"{file}: no line: allowed are lines node,group", "one line per node, for example n1,leaf3")
+        raise UserError(f"{file}: no line: must be lines node,group", "one line per node, for example n1,leaf3")
     return [row for _, row in rows]
 
 
 def _renamed(text: str) -> tuple[str, str]:
     old, sign, new = text.partition("=")
     if not (old and sign and new):
-        raise UserError(f"--rename {text!r}: allowed is OLD=NEW")
+        raise UserError(f"--rename {text!r}: must be OLD=NEW")
     return old, new

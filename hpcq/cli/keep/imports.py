@@ -91,7 +91,7 @@ def import_(  # noqa: PLR0917 - Click passes by name
     if names is not None:
         check_names(names)
     if kind == _CSV and (names, columns, better, zone) != (None, (), (), "UTC"):
-        raise UserError("--format csv: its columns say all: allowed is no --names, --column, --better or --zone")
+        raise UserError("--format csv: its columns say all: must be no --names, --column, --better or --zone")
     maker = Maker(kind, Meaning(names, _pairs("--column", columns), _directions(better), zone_of(zone)))
     problems, was = Problems(), gc.isenabled()
     gc.disable()  # a million rows make no circles of objects: Python's search for them would take a third of the time
@@ -100,7 +100,7 @@ def import_(  # noqa: PLR0917 - Click passes by name
         facts = read_facts(facts_file, problems) if facts_file else {}
         problems.refuse("docs/import.md says what the formats are")
         if not any(run.jobs for run in runs):
-            raise UserError(f"{files[0]}: no value: {'; '.join(maker.notes) or 'allowed is at least one'}")
+            raise UserError(f"{files[0]}: no value: {'; '.join(maker.notes) or 'must be at least one'}")
         done = import_runs(database, cluster, Brought(runs, sources, facts, problems))
     finally:
         if was:
@@ -120,7 +120,7 @@ def _sources(kind: str, files: Sequence[Path], maker: Maker, problems: Problems)
     if kind == _CSV:
         for path in files:
             if path.is_dir():
-                raise UserError(f"{path}: is a folder: allowed is a CSV file; --format names other formats")
+                raise UserError(f"{path}: is a folder: must be a CSV file; --format names other formats")
         return (table.read_table(path, problems) for path in files)
     if kind == "reframe":
         from hpcq.store.load.imported import reframe_sessions
@@ -145,7 +145,7 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         role, sign, name = text.partition("=")
         if not (sign and name) or role not in ROLES:
-            raise UserError(f"{option} {text!r}: allowed is ROLE=NAME", f"the roles are {', '.join(ROLES)}")
+            raise UserError(f"{option} {text!r}: must be ROLE=NAME", f"the roles are {', '.join(ROLES)}")
         found[role] = name
     return found
 
@@ -155,7 +155,7 @@ def _directions(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, word = text.rpartition("=")
         if not (sign and name) or word not in {"higher", "lower"}:
-            raise UserError(f"--better {text!r}: allowed is METRIC=higher or METRIC=lower")
+            raise UserError(f"--better {text!r}: must be METRIC=higher or METRIC=lower")
         found[name] = word
     return found
 

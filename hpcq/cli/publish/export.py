@@ -70,7 +70,7 @@ def _table_writer(kind: str, target: Path | None) -> Callable[[Iterable[Mapping[
         from hpcq.exports.formats import parquet_pieces
 
         if target is None and sys.stdout.isatty():
-            raise UserError("--format parquet: standard output is a terminal: allowed is a file or a pipe", "add --to FILE")
+            raise UserError("--format parquet: standard output is a terminal: must be a file or a pipe", "add --to FILE")
         return parquet_pieces
     from hpcq.exports import formats
 

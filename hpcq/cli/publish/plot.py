@@ -158,7 +158,7 @@ def _kind(target: Path) -> str:
     kind = target.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
         allowed = ", ".join(f".{one}" for one in FORMATS)
-        raise UserError(f"-o: {target}: allowed are names that end with {allowed}")
+        raise UserError(f"-o: {target}: must be a name that ends with {allowed}")
     check_target(target, "-o")
     return kind
 

@@ -88,7 +88,7 @@ def report(  # noqa: PLR0917 - Click passes by name
     if since is not None or node is not None or cluster is not None:
         if run is not None:
             raise UserError(
-                "RUN beside --since, --node or --cluster: a page is of one run or of a stretch: allowed is one of them",
+                "RUN beside --since, --node or --cluster: a page is of one run or of a stretch: must be one of them",
                 "hpcq report --help",
             )
         return _stretch(database, since or _STRETCH, cluster, node, path, as_json=as_json)

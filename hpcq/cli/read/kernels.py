@@ -180,7 +180,7 @@ def _failure(kernel: Kernel, text: str, exit_code: int | None) -> str | None:
     assert described is not None  # noqa: S101 - only described kernels get here
     if exit_code is not None and exit_code not in described.exit_codes:
         allowed = ", ".join(map(str, described.exit_codes))
-        return f"{kernel.name}: exit code {exit_code}: allowed are {allowed}"
+        return f"{kernel.name}: exit code {exit_code}: must be {allowed}"
     word = next((word for word in described.failure_words if word in text), None)
     return None if word is None else f"{kernel.name}: it said: {word}"
 

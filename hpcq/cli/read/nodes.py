@@ -247,7 +247,7 @@ def _moment_before(connection: Connection, age: str) -> str:
     from hpcq.store.time_windows import is_length, moment
 
     if not is_length(age):
-        raise UserError(f"--not-measured-for: {age!r}: allowed is a length of time", "for example 14d, 12h, 2w")
+        raise UserError(f"--not-measured-for: {age!r}: must be a length of time", "for example 14d, 12h, 2w")
 
     return moment(connection, age, dt.datetime.now(dt.UTC))
 

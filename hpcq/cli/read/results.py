@@ -135,7 +135,7 @@ def print_gates(verdicts: Sequence[GateVerdict]) -> None:
     for one in verdicts:
         place = f"{one.series.cluster}: {one.series.client} > {one.series.server}"
         if one.verdict == "failed":
-            click.echo(f"gate failed: {place} {one.series.kernel}: {one.words}: allowed is {one.bound}")
+            click.echo(f"gate failed: {place} {one.series.kernel}: {one.words}: must be {one.bound}")
         elif one.verdict == "inconclusive":
             open_gates.setdefault((one.gate, one.reason), []).append(place)
     for (gate, reason), places in open_gates.items():
@@ -290,7 +290,7 @@ def ordered(rows: Sequence[dict[str, Any]], sort: str | None) -> list[dict[str, 
     name = {"size": "message_bytes"}.get(name, name)
     if name not in rows[0]:
         allowed = ", ".join(one for one in rows[0] if one not in {"parameters", "size_text", "main"})
-        raise UserError(f"--sort: {sort}: allowed are {allowed}, with - before it from large to small")
+        raise UserError(f"--sort: {sort}: must be one of {allowed}, with - before it from large to small")
     from hpcq.nodelist import natural
 
     there = [row for row in rows if row[name] is not None]

@@ -336,7 +336,7 @@ def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path,
 
     if abandoned:
         if name is not None:
-            raise UserError(f"--abandoned: {name!r} beside it: allowed is one of both, since it takes every such run")
+            raise UserError(f"--abandoned: {name!r} beside it: must be one of both, since it takes every such run")
         return _resume_abandoned(database, runs_folder, as_json=as_json)
     return _to_the_end(find_run_folder(name, runs_folder), database, as_json=as_json)
 

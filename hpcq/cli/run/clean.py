@@ -23,7 +23,7 @@ _COLUMNS = (
 def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001 - Click's signature
     if value is None:
         return None
-    allowed = f"{value!r}: allowed is a length of time with its unit, like 12h or 30d"
+    allowed = f"{value!r}: must be a length of time with its unit, like 12h or 30d"
     try:
         seconds = units.parse(value, "s")
     except ValueError:

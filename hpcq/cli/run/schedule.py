@@ -83,7 +83,7 @@ def _then(command: str | None, parameters: Mapping[str, Any]) -> tuple[str, ...]
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UserError(f"--then {command!r}: {error}: a command as in a shell") from None
+        raise UserError(f"--then {command!r}: {error}: must be a command as in a shell") from None
     if not words or shutil.which(words[0]) is None:
         raise UserError(f"--then {command!r}: no such command", "write its path, or put it on the PATH")
     return ("notify", "--db", str(parameters.get("database") or "results.db"), "--", *words)

@@ -97,14 +97,14 @@ def _allocation_word(value: object) -> object:
     if found and int(found[1]) < _NODE_COUNT_MIN:
         raise refuse(f"{shown(value)}: a group has {_NODE_COUNT_MIN} nodes or more; two are allocation: pair")
     if not found and value not in ("pair", "whole"):
-        raise refuse(f"{shown(value)}: allowed are pair, whole and group of N, for example: group of 8")
+        raise refuse(f"{shown(value)}: must be pair, whole or group of N, for example: group of 8")
     return value
 
 
 def _words(value: object) -> object:
     words = value if isinstance(value, list) else [value]
     if not words or len(set(map(str, words))) != len(words):
-        raise refuse(f"{shown(value)}: allowed are rounds, alone, or both once: [alone, rounds]")
+        raise refuse(f"{shown(value)}: must be rounds, alone, or both once: [alone, rounds]")
     return words
 
 
@@ -116,7 +116,7 @@ def _transports() -> tuple[str, ...]:
 
 def _transport_word(value: object) -> object:
     if value is not None and value not in _transports():
-        raise refuse(f"{shown(value)}: allowed are {', '.join(_transports())}", "a test may have its own, under parameters")
+        raise refuse(f"{shown(value)}: must be one of {', '.join(_transports())}", "a test may have its own, under parameters")
     return value
 
 
@@ -210,7 +210,7 @@ def with_toolchains(document: Document, tests: Sequence[Test]) -> list[Test]:
 _Read = TypeVar("_Read")
 _PATTERNS = ", ".join(Pattern)
 _FORMS = (
-    "allowed are all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
+    "must be all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
     " {bisection: K} and {list: [[a, b], ...]}"
 )
 #: Keys that select a pattern by themselves, in the order of search.
@@ -221,20 +221,20 @@ _FILE_SIZE_MAX_BYTES = 64 * 2**20
 
 def _pair(value: object) -> object:
     if not isinstance(value, list) or len(value) != 2:
-        raise refuse(f"{shown(value)}: allowed is [client, server]")
+        raise refuse(f"{shown(value)}: must be [client, server]")
     return value
 
 
 def _beside(value: str) -> str:
     path = PurePosixPath(value)
     if not value or path.is_absolute() or ".." in path.parts:
-        raise refuse(f"{shown(value)}: allowed is a file beside the campaign file, or below its folder")
+        raise refuse(f"{shown(value)}: must be a file beside the campaign file, or below its folder")
     return value
 
 
 def _group(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._:*?\[\]-]+", value) or value.endswith("\n"):
-        raise refuse(f"{shown(value)}: allowed are switch, rack, and features by a pattern like rack*")
+        raise refuse(f"{shown(value)}: must be switch, rack or a feature by a pattern like rack*")
     return value
 
 
@@ -293,7 +293,7 @@ class PairsSection(Section):
                 need = {"rounds": "{rounds: 3}", "star": "{star: NODE}", "list": "{list: [[a, b]]}"}
                 need |= {"random": "{random: 3}", "within": "{within: switch}", "across": "{across: switch}"}
                 need |= {"file": "{file: NAME}", "bisection": "{bisection: 3}"}
-                allowed = f"write pairs: {need[value]}" if value in need else f"allowed are {_PATTERNS}"
+                allowed = f"write pairs: {need[value]}" if value in need else f"must be one of {_PATTERNS}"
                 raise refuse(f"{shown(value)}: {allowed}")
             return {"pattern": value}
         if not isinstance(value, dict):
@@ -354,10 +354,10 @@ def _pairs_of_file(text: str) -> list[tuple[str, str]]:
             continue
         good = len(words) == 3 and words[0].isdecimal() and all(map(nodelist.is_node_name, words[1:])) and words[1] != words[2]
         if not good:
-            raise ValueError(f"line {line_no}: {shown(line.strip())}: allowed is ROUND CLIENT SERVER, like: 1 n1 n2")
+            raise ValueError(f"line {line_no}: {shown(line.strip())}: must be ROUND CLIENT SERVER, like: 1 n1 n2")
         found.append((int(words[0]), words[1], words[2]))
     if not found:
-        raise ValueError("no pairs in it: allowed are lines ROUND CLIENT SERVER")
+        raise ValueError("no pairs in it: must be lines ROUND CLIENT SERVER")
     found.sort(key=lambda one: one[0])
     return list(dict.fromkeys((client, server) for _, client, server in found))
 
@@ -563,7 +563,7 @@ class _Reader:
             if option is None:
                 continue
             if name not in swept:
-                message = f"not swept here: allowed are {', '.join(sorted(swept)) or 'no keys, nothing is swept'}"
+                message = f"not swept here: must be {' or '.join(sorted(swept)) or 'left out, since nothing is swept'}"
                 self.document.complain((*at, name), message, at_key=True)
                 continue
             several = value if isinstance(value, list) else [value]
@@ -655,7 +655,7 @@ class TestSection(Section):
 def _seed(value: object) -> object:
     number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
     if value is not None and value != "each_run" and not number:
-        raise refuse(f"{shown(value)}: allowed are whole numbers from 0 to {2**63 - 1}, and each_run")
+        raise refuse(f"{shown(value)}: must be a whole number from 0 to {2**63 - 1}, or each_run")
     return value
 
 
@@ -712,7 +712,7 @@ def read_campaign(path: Path) -> Campaign:
     """Read and check a campaign file. Raises UserError with every complaint, one per line."""
     document = read_document(path)
     hint = "a campaign names it under `clusters`; hpcq cluster check NAME looks at the cluster"
-    document.refuse_other_kind("tests", "scheduler", "this is a cluster file: allowed is a campaign", hint)
+    document.refuse_other_kind("tests", "scheduler", "this is a cluster file: must be a campaign", hint)
     file = check(CampaignFile, document.data, document)
     _check_values(document)
     tests = _read_tests(document, know_described(_kernel_names(document), path))
@@ -863,7 +863,7 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
         expected = expected_s(parameters)
         if section.timeout_s is not None and section.timeout_s <= expected:
             at = (*place, "timeout_s")
-            document.complain(at, f"{section.timeout_s:g} s, but the test itself takes {expected:g} s: allowed is more")
+            document.complain(at, f"{section.timeout_s:g} s, but the test itself takes {expected:g} s: must be more")
         timeout_s = math.ceil(section.timeout_s or max(30.0, 20.0 + 3.0 * expected))
         try:
             points = [{**parameters, SIZE_OPTION: size} for size in sweep_sizes(kernel, parameters)] or [parameters]

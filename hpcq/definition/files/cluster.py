@@ -44,13 +44,13 @@ def _joined(value: object) -> object:
         return value
     bad = next((one for one in value if not isinstance(one, str) or not one or "," in one), None)
     if bad is not None or not value:
-        raise refuse(f"{shown(value)}: allowed are one word, or a list of words")
+        raise refuse(f"{shown(value)}: must be one word, or a list of words")
     return ",".join(value)
 
 
 def _no_gaps(value: str) -> str:
     if not all(value.split(",")):
-        raise refuse(f"{shown(value)}: allowed are one word, or words joined by commas, none of them empty")
+        raise refuse(f"{shown(value)}: must be one word, or words joined by commas, none of them empty")
     return value
 
 
@@ -107,7 +107,7 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
     for key in description.keys:
         value = data.get(key.name)
         if key.allowed and isinstance(value, str) and value not in key.allowed:
-            document.complain((key.name,), f"{shown(value)}: allowed are {', '.join(key.allowed)}")
+            document.complain((key.name,), f"{shown(value)}: must be one of {', '.join(key.allowed)}")
     lines = data.get("extra_directives") if SharedKey.EXTRA_DIRECTIVES in description.takes else None
     for place, line in enumerate(lines if isinstance(lines, list) else ()):
         words_against = description.check_directive(line) if isinstance(line, str) else None
@@ -117,7 +117,7 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
     for name in instance if isinstance(instance, dict) else ():
         if name not in description.instance_variables:
             allowed = ", ".join(description.instance_variables)
-            document.complain(("instance", name), f"allowed are {allowed}", at_key=True)
+            document.complain(("instance", name), f"must be one of {allowed}", at_key=True)
 
 
 def _kinds_help() -> str:
@@ -135,25 +135,25 @@ _LAUNCH_WORDS = ("{count}", "{nodes}", "{hostfile}", "{client}", "{server}")
 
 def _host(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._@:%-]*)", value) or value.endswith("\n"):
-        raise refuse(f"{shown(value)} is not a host: allowed is a name as in `ssh NAME`, best one of your ssh configuration")
+        raise refuse(f"{shown(value)} is not a host: must be a name as in `ssh NAME`, best one of your ssh configuration")
     return value
 
 
 def _interface(value: str) -> str:
     if not re.fullmatch(r"[^\s/:\x00-\x1f\x7f'\"\\$`]{1,15}", value) or value in {".", ".."} or value.startswith("-"):
-        raise refuse(f"{shown(value)} is not an interface: allowed are names like eth0, ib0, bond0.7, at most 15 characters")
+        raise refuse(f"{shown(value)} is not an interface: must be a name like eth0, ib0, bond0.7, at most 15 characters")
     return value
 
 
 def _folder(value: str) -> str:
     if not value.startswith("/"):
-        raise refuse(f"{shown(value)}: allowed is a folder on the cluster written out from / on")
+        raise refuse(f"{shown(value)}: must be a folder on the cluster written out from / on")
     return value
 
 
 def _config(value: str) -> str:
     if not value.startswith(("/", "~/")):
-        raise refuse(f"{shown(value)}: allowed is a file on this machine written out from / or ~/ on")
+        raise refuse(f"{shown(value)}: must be a file on this machine written out from / or ~/ on")
     return str(Path(value).expanduser())
 
 
@@ -161,14 +161,14 @@ def _ports(value: object) -> object:
     match = re.fullmatch(r"(\d{1,6})\s*-\s*(\d{1,6})", value) if isinstance(value, str) else None
     first, last = map(int, match.groups()) if match else (0, 0)
     if not 1024 <= first <= last <= 65535:
-        raise refuse(f"{shown(value)}: allowed is FIRST-LAST within 1024-65535, like 20000-20999")
+        raise refuse(f"{shown(value)}: must be FIRST-LAST within 1024-65535, like 20000-20999")
     return value
 
 
 def _local_nodes(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 2 <= value <= _LOCAL_NODE_COUNT_MAX:
-            raise refuse(f"{value}: allowed are 2 to {_LOCAL_NODE_COUNT_MAX} nodes, or a list of names")
+            raise refuse(f"{value}: must be 2 to {_LOCAL_NODE_COUNT_MAX} nodes, or a list of names")
         return [f"local-{number}" for number in range(1, value + 1)]
     return value
 
@@ -176,7 +176,7 @@ def _local_nodes(value: object) -> object:
 def _environment(value: object) -> object:
     for name in value if isinstance(value, dict) else ():
         if not _VARIABLE.fullmatch(name):
-            raise refuse(f"{shown(name)} is not a variable's name: allowed are letters, digits and _, no digit first")
+            raise refuse(f"{shown(name)} is not a variable's name: must be letters, digits and _, no digit first")
     return value
 
 
@@ -196,7 +196,7 @@ class ConnectionSection(Section):
     @classmethod
     def _long_form(cls, value: Any) -> Any:
         if not isinstance(value, dict) or "ssh" not in value:
-            raise refuse(f"{shown(value)}: allowed are local, and {{ssh: HOST, ssh_config: FILE}}")
+            raise refuse(f"{shown(value)}: must be local or {{ssh: HOST, ssh_config: FILE}}")
         return value
 
 
@@ -317,7 +317,7 @@ def read_cluster(path: Path) -> Cluster:
     """Read and check a cluster file. Raises UserError with every complaint, one per line."""
     document = read_document(path)
     hint = "hpcq check FILE and hpcq plan FILE take a campaign"
-    document.refuse_other_kind("scheduler", "tests", "this is a campaign: allowed is a cluster file", hint)
+    document.refuse_other_kind("scheduler", "tests", "this is a campaign: must be a cluster file", hint)
     _environment_as_written(document)
     file = check(ClusterFile, document.data, document)
     kind = document.data.get("scheduler")
@@ -372,7 +372,7 @@ def _check_for(document: Document, description: Description, file: Any) -> None:
     if description.default_interface is None and data.get("interface") is None and not data.get("networks"):
         document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
     if description.here_only and isinstance(data.get("connection"), dict):
-        document.complain(("connection",), f"scheduler {description.kind} plays nodes on this machine: allowed is local")
+        document.complain(("connection",), f"scheduler {description.kind} plays nodes on this machine: must be local")
     if file is not None and file.poll_interval_s is not None and file.poll_interval_s < least_s:
         found = f"{file.poll_interval_s:g} s is below the minimum {least_s:g} s"
         document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
@@ -425,7 +425,7 @@ def _check_placeholders(document: Document, place: Place, value: object, allowed
     text = value if isinstance(value, str) else " ".join(map(str, value)) if isinstance(value, list) else ""
     unknown = [name for name in re.findall(r"\{\w+\}", text) if name not in allowed]
     if unknown:
-        document.complain(place, f"{unknown[0]} means nothing here: allowed are {', '.join(allowed)}")
+        document.complain(place, f"{unknown[0]} means nothing here: must be one of {', '.join(allowed)}")
     elif place == ("launcher",) and "{node}" not in text:
         document.complain(place, f"{shown(value)} does not say which node: write {{node}} where its name belongs")
 

@@ -99,7 +99,7 @@ def _read_gate(
     for kernel in having:
         metric = kernel.metric(section.metric)
         if section.statistic == "worst" and metric is not None and metric.better is Better.NONE:
-            document.complain((*place, "statistic"), f"'worst': {metric.name} has no better direction, allowed is median")
+            document.complain((*place, "statistic"), f"'worst': {metric.name} has no better direction, must be median")
         where = _where(document, section.where, (*place, "where"), kernel, tests, last=len(having) == 1)
         if where is not None:
             statistic = GateStatistic(section.statistic)
@@ -127,7 +127,7 @@ def _against(document: Document, section: GateSection, place: Place) -> GateAgai
     if made is None:
         return None
     if made.kind.unit is not None and units.unit_of(section.metric) != made.kind.unit:
-        message = f"{made}: {section.metric} is not in {made.kind.unit}: allowed are metrics in {made.kind.unit}"
+        message = f"{made}: {section.metric} is not in {made.kind.unit}: must be a metric in {made.kind.unit}"
         document.complain((*place, "against"), message)
     if not document.clean(place):
         return None
@@ -148,7 +148,7 @@ def _bound(document: Document, section: GateSection, place: Place, key: str) -> 
         return None
     if section.against is not None and not 0 < bound <= _SHARE_MAX:
         hint = f"write {shown(value)}%" if 1 < bound <= 100 * _SHARE_MAX else None
-        message = f"{shown(value)} is {100 * bound:.6g} % of the reference: allowed are shares above 0, up to {_SHARE_MAX:g}"
+        message = f"{shown(value)} is {100 * bound:.6g} % of the reference: must be a share above 0, up to {_SHARE_MAX:g}"
         document.complain(place, message, hint)
         return None
     return bound

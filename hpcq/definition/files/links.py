@@ -36,13 +36,13 @@ PATIENCE_S = 120.0
 
 def _pair(value: object) -> object:
     if not isinstance(value, list) or len(value) != 2:
-        raise refuse(f"{shown(value)}: allowed is [node of from, node of to]")
+        raise refuse(f"{shown(value)}: must be [node of from, node of to]")
     return value
 
 
 def _places(value: object) -> object:
     words = [value] if isinstance(value, str) else value
-    allowed = f"allowed are {', '.join(PLACES)}"
+    allowed = f"must be one of {', '.join(PLACES)}"
     if not isinstance(words, list) or not words:
         raise refuse(f"{'an empty list' if words == [] else shown(value)}: {allowed}, or no key `on`: wherever the kernel can")
     for place, word in enumerate(words):
@@ -115,7 +115,7 @@ def placed(document: Document, on: Sequence[str] | None, tests: Sequence[Test], 
     for word in on:
         if word not in allowed:
             why, hint = _impossible(word, tests[0], linked=linked)
-            document.complain((*place, "on"), f"{shown(word)}, but {why}: allowed is {' and '.join(allowed)}", hint)
+            document.complain((*place, "on"), f"{shown(word)}, but {why}: must be {' or '.join(allowed)}", hint)
     return [replace(test, on=tuple(on)) for test in tests]
 
 
@@ -169,7 +169,7 @@ def _check_places(document: Document, links: Sequence[Link], tests: Sequence[Tes
         message = "no test runs over them: needed is a test of a socket kernel whose `on` is left out or names links"
         document.complain(("links",), message, "on: [pairs, links] is what a socket kernel does by itself")
     elif tests and not within and document.data.get("pairs"):
-        document.complain(("pairs",), "all tests run over links only: allowed is no `pairs`, or a test without on: [links]")
+        document.complain(("pairs",), "all tests run over links only: must be left out, or have a test without on: [links]")
     elif document.data.get("pairs") or compared:
         return
     elif only:

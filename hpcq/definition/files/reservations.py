@@ -31,5 +31,5 @@ class ReservationSection(Section):
     def _one_of_both(self) -> ReservationSection:
         if self.make == (self.name is not None):
             found = "a name and make: true" if self.make else "no name and no make: true"
-            raise refuse(f"{found}: allowed is the name of a reservation that exists, or {{make: true}}")
+            raise refuse(f"{found}: must be the name of a reservation that exists, or {{make: true}}")
         return self

@@ -375,7 +375,7 @@ def check_reservation(name: str, database: Path, cluster_paths: Mapping[str, Pat
         there |= {one.name for one in administration.look().reservations} if administration is not None else set()
     if name not in there:
         known = f"there are {', '.join(sorted(there)[:12])}" if there else "no reservation is there, and none was recorded"
-        raise UserError(f"--since: {name!r}: allowed is a reservation, a time (now-12h, 2026-11-20), a run, or boot", known)
+        raise UserError(f"--since: {name!r}: must be a reservation, a time (now-12h, 2026-11-20), a run, or boot", known)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -127,6 +127,6 @@ def refuse_where_forbidden(cluster: Cluster, scheduler: Scheduler) -> None:
     words = scheduler.may_not_reserve()
     if words is not None:
         raise UserError(
-            f"{cluster.name}: nodes.reservation.make: {words}: allowed is a reservation that exists, or `otherwise: without`",
+            f"{cluster.name}: nodes.reservation.make: {words}: must be a reservation that exists, or `otherwise: without`",
             f"ask the administrators of {cluster.name} for a reservation and name it: `reservation: NAME`",
         )

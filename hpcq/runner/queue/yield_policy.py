@@ -342,7 +342,7 @@ class PoweredDown:
         self._noted_s = -math.inf
 
     def look(self, states: Iterable[NodeState]) -> None:
-        """Record which nodes are off, when that has changed; at most once a minute."""
+        """Record which nodes are off, when that has changed; at most once per minute."""
         off = nodelist.fold(sorted({one.node for one in states if one.condition is NodeCondition.POWERED_DOWN}, key=natural))
         before, _ = self._record.state.powered_down.get(self._cluster, ([], ""))
         now = self._clock.now_s()

@@ -83,7 +83,7 @@ def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
         words = ", ".join(unloaded)
         yield RunTold(name, "bad", f"{words}: measured, and not all of it is loaded", f"hpcq load {name}")
     elif not unfinished and known is not None and name not in known:
-        yield RunTold(name, "bad", "it is loaded into another database than this one, or lost there", f"hpcq load {name}")
+        yield RunTold(name, "bad", "it is not in this database: loaded into another database, or lost", f"hpcq load {name}")
 
 
 def _stage(run: RunFolder, part: str) -> str:

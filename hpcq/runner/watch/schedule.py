@@ -37,7 +37,7 @@ _DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 _EVERY = re.compile(r"(\d{1,3})(min|h)")
 _AT = re.compile(r"(?:(?P<days>[A-Za-z,-]+) )?(?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)")
 _ALLOWED = (
-    "allowed are a time of day (02:00), days and a time (Mon 02:00, Mon,Thu 02:00, Mon-Fri 02:00),"
+    "must be a time of day (02:00), days and a time (Mon 02:00, Mon,Thu 02:00, Mon-Fri 02:00),"
     " or 1, 5, 10, 15, 20, 30min, 1h, 2h, 3h, 4h, 6h, 12h"
 )
 
@@ -150,7 +150,7 @@ class Entry:
 def new_entry(name: str, kind: str, moments: str, words: Sequence[str], folder: Path) -> Entry:
     """Check a new entry. Raises UserError that says what is allowed."""
     if not _NAME.fullmatch(name):
-        raise UserError(f"{name!r}: allowed are small letters, digits and -, at most 41")
+        raise UserError(f"{name!r}: must be small letters, digits and -, at most 41")
     return Entry(name, kind, check_when(moments), tuple(words), str(folder.absolute()), units.utc_now())
 
 

@@ -198,7 +198,7 @@ class ClusterLoader(PlanRows):
         changes = self._database.total_changes
         plan = read_json(self._folder.plan(self.cluster))
         if plan.get("format") != 1:
-            raise StoreError(f"{self._folder.plan(self.cluster)}: format {plan.get('format')}: allowed is 1")
+            raise StoreError(f"{self._folder.plan(self.cluster)}: format {plan.get('format')}: must be 1")
         state = self._state(plan)
         try:
             self._heads(plan, state)
@@ -698,7 +698,7 @@ def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None
     folder = RunFolder(run_folder)
     run = read_json(folder.run_json)
     if run.get("format", 1) != 1:
-        raise StoreError(f"{folder.run_json}: format {run['format']}: allowed is 1")
+        raise StoreError(f"{folder.run_json}: format {run['format']}: must be 1")
     wanted = folder.parts() if clusters is None else list(clusters)
     links = folder.link_names()
     know_folder(folder.described)

@@ -114,7 +114,7 @@ class _Writer:
         self._names = RowKeys(database)
         self._cluster_id = self._names.row("cluster", name=cluster)
         if database.execute("SELECT 1 FROM link WHERE cluster_id = ?", (self._cluster_id,)).fetchone():
-            raise UserError(f"--cluster {cluster}: is a link between two clusters: allowed is the name of one cluster")
+            raise UserError(f"--cluster {cluster}: is a link between two clusters: must be the name of one cluster")
         self._campaign_id = self._names.row("campaign", name=CAMPAIGN)
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _INSERTS}
         self._row_count = 0
@@ -156,7 +156,7 @@ class _Writer:
         found = self._database.execute("SELECT run_id, kind FROM run WHERE name = ?", (run.name,)).fetchone()
         if found is not None and found["kind"] != CAMPAIGN:
             path, line = self._place(run)
-            self._problems.add(path, line, f"column run: {run.name!r}: hpcq measured a run of this name: allowed is another")
+            self._problems.add(path, line, f"column run: {run.name!r}: hpcq measured a run of this name: must be another")
             return None
         if found is None:
             self.report.new_run_count += 1
@@ -292,7 +292,7 @@ class _Writer:
             if row is not None and (row["unit"], row["better"]) != (metric.unit, metric.better):
                 said = f"{metric.name} of {test.kernel} is in {row['unit']}, better {row['better']}, in this database"
                 path, line = self._place(brought)
-                self._problems.add(path, line, f"column better: {metric.better!r}: {said}: allowed is the same")
+                self._problems.add(path, line, f"column better: {metric.better!r}: {said}: must be the same")
             found = self._names.metric_name(kernel_id, metric.name, metric.better)
             self._metrics[key] = found
         return found

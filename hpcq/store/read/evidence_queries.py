@@ -170,7 +170,7 @@ def facts_at(database: sqlite3.Connection, node: str, moment: str | None) -> Sna
         order = "ASC"
     elif moment is not None and is_node(database, moment):
         raise UserError(
-            f"{moment!r} is a node: allowed are runs and times", f"two nodes of one run: hpcq facts diff RUN {node} {moment}"
+            f"{moment!r} is a node: must be runs and times", f"two nodes of one run: hpcq facts diff RUN {node} {moment}"
         )
     elif moment not in {None, "latest"}:
         condition, value = "p.run = ?3", query.find_run(database, moment)

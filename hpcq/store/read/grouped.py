@@ -131,7 +131,7 @@ def _values(database: Connection, by: str) -> _Values:
             raise UserError(f"--group-by: no node has a {by}", "hpcq db groups FILE adds racks and leaf switches of nodes")
         near = database.execute("SELECT DISTINCT name FROM fact WHERE name LIKE ? LIMIT 6", (f"%{by}%",)).fetchall()
         hint = f"near it: {', '.join(str(row[0]) for row in near)}" if near else "hpcq facts show NODE lists the facts"
-        raise UserError(f"--group-by: no node has a fact {by!r}: allowed are {words}, or a fact's whole name", hint)
+        raise UserError(f"--group-by: no node has a fact {by!r}: must be one of {words}, or a fact's whole name", hint)
     facts = {
         (int(row[0]), str(row[1])): _said(by, row[2])
         for row in database.execute(

@@ -34,7 +34,7 @@ struct option_row {
 #define OPTION_CHOICE_ROW(type, field, choices, help)                                                                  \
     {#field, OPTION_CHOICE, offsetof(type, field), 0, 0, 0, choices, help}
 
-/* Where a kernel wants another default than the row of a shared table says. */
+/* Where a kernel wants a default that differs from the one in a shared table. */
 struct option_default {
     const char *name;
     double standard;

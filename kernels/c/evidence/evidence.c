@@ -213,7 +213,7 @@ static void ways_json(const struct evidence *evidence, const char *source, const
 }
 
 /* Bytes that crossed the named interface between the snapshots, and its RDMA port's, which bypasses the interface's own
- * counters; null when nobody can tell. */
+ * counters; null when no counter tells. */
 static void evidence_interface_bytes(const struct evidence *evidence, struct text *json)
 {
     const char *net_names[2] = {"tx_bytes", "rx_bytes"},

@@ -37,7 +37,7 @@ static struct kind *kind_of(struct kinds *kinds, const char *name)
     return kind;
 }
 
-/* The rate of a tbf: bytes a second in its parameters, or beside them where 32 bits are too few. */
+/* The rate of a tbf: bytes per second in its parameters, or beside them where 32 bits are too few. */
 static double tbf_rate_bps(const char *attributes, size_t length)
 {
     struct tc_tbf_qopt parameters;

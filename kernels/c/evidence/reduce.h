@@ -1,5 +1,5 @@
 /* Which counters go into the result line. A laptop's go in whole; of a node with 256 CPUs and 2,000 interrupts the line
- * keeps what is told once a node, and of what is told once a CPU, queue or interrupt the largest few. */
+ * keeps what is told once per node, and of what is told once per CPU, queue or interrupt the largest few. */
 #ifndef HPCQ_REDUCE_H
 #define HPCQ_REDUCE_H
 

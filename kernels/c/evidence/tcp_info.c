@@ -21,7 +21,7 @@ struct tcp_information {
     uint32_t total_retransmits;
     uint64_t pacing_rate, pacing_rate_max, acknowledged_bytes, received_bytes;
     uint32_t segments_out, segments_in, unsent_bytes, round_trip_min_us, data_segments_in, data_segments_out;
-    uint64_t delivery_rate; /* bytes a second */
+    uint64_t delivery_rate; /* bytes per second */
     uint64_t busy_us, receive_window_limited_us, send_buffer_limited_us;
     uint32_t delivered, delivered_marked;
     uint64_t sent_bytes, retransmitted_bytes;

@@ -1,5 +1,5 @@
-/* What a node is, once a node and job: the verb `facts` of both programs. One JSON object of groups; in a group a flat
- * map
+/* What a node is, once per node and job: the verb `facts` of both programs. One JSON object of groups; in a group a
+ * flat map
  * "<item>.<name>": value, and the group "unavailable": what could not be read and why. No fact changes between two jobs
  * on an unchanged node, but for the groups `boot` and `now`. */
 #ifndef HPCQ_FACTS_H

@@ -316,7 +316,7 @@ static bool step_end(struct mpi_world *world)
     if (world->rank == 0) {
         spool_sync(&world->spool, &world->failure);
         if (world->finish_path && access(world->finish_path, F_OK) == 0)
-            fail(&world->failure, EXIT_INVALID, "ended early: asked to, after the step in hand");
+            fail(&world->failure, EXIT_INVALID, "ended early: asked to, after the current step");
         go_on = !world->failure.failed;
     }
     MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);

@@ -3,7 +3,7 @@
  *
  *   join (60 s) -> step ... step -> end          what was measured is in the spool at once, whatever comes then
  *
- * USR1, or a file that appears, ends the tournament after the step in hand; TERM and INT end it now, and so does the
+ * USR1, or a file that appears, ends the tournament after the current step; TERM and INT end it now, and so does the
  * loss of all agents. */
 #include "tournament/conductor.h"
 
@@ -128,7 +128,7 @@ static bool conductor_play(struct conductor *conductor, const char *finish_path)
         conductor->finish = conductor->finish || (finish_path && access(finish_path, F_OK) == 0);
         if (conductor->stop || conductor->finish)
             return fail(&conductor->failure, EXIT_INVALID, "ended early: %s",
-                        conductor->stop ? "by a signal" : "asked to, after the step in hand");
+                        conductor->stop ? "by a signal" : "asked to, after the current step");
     }
     return true;
 }

@@ -2,7 +2,7 @@
  * one blank; the program that plays it takes the steps whose kernels it holds and leaves the others alone.
  *
  *   tournament 1
- *   node NAME                               once a node
+ *   node NAME                               once per node
  *   test TEST_NO KERNEL TIMEOUT_S           then its parameters, all of them:
  *   option NAME VALUE
  *   step ROUND_NO TEST_NO REPETITION_NO     what follows is played at once; the next step waits for all of it
