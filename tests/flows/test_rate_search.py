@@ -84,3 +84,20 @@ def test_a_line_that_always_loses_has_no_loss_free_rate(programs: Programs, tmp_
         assert "loss_free_rate_bps" not in done.line["metrics"]
         accepted = pair.run(programs.net, "udp_rate_search", **given, loss_ratio_max=0.1)
     assert accepted.line["metrics"]["loss_free_rate_bps"] > 10e6, accepted.line
+
+
+@pytest.mark.promise("A receiver that reads too late is no lossy network: the search says that the host is the limit.")
+def test_a_late_reader_is_no_lossy_network(server: Server) -> None:
+    """Room for a few datagrams only: what the loopback brings, the socket refuses."""
+    given: dict[str, Any] = {"rate_max_bps": 2e9, "trial_s": 0.2, "settle_s": 0.02, "receive_buffer_bytes": 4608}
+    done = server.run("udp_rate_search", **given, resolution_ratio=0.2, duration_s=60)
+    metrics, series = done.line["metrics"], done.line["series"]
+    assert metrics["socket_drop_count"] > 0
+    assert len(series["trial_socket_drop_count"]) == metrics["trial_count"]
+    assert sum(series["trial_socket_drop_count"]) == metrics["socket_drop_count"]
+    assert metrics["socket_drop_count"] == metrics["sent_count"] - metrics["received_count"], "the loopback loses nothing"
+    assert metrics["receiver_limited_bps"] > 0
+    assert "receiver_limited" in {warning["name"] for warning in done.line["warnings"]}
+    rates = series["trial_rate_bps"]
+    refused = [no for no, count in enumerate(series["trial_socket_drop_count"]) if count]
+    assert any(rates[no] == pytest.approx(rates[no + 1], rel=0.1) for no in refused if no + 1 < len(rates)), "tried again"

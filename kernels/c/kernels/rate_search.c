@@ -11,6 +11,8 @@ static const double confirm_ratio = 2;    /* the last trial is this much longer 
 static const double long_trial_ratio = 8; /* trials at low rates are longer, up to this */
 static const double load_ratio = 0.8;     /* what arrived beside loss, and was fine: below it loss is not of load */
 enum { TRIAL_DATAGRAMS = 1000 };
+static const double near_ratio = 0.1; /* of loss: what may be a moment of the host, and is tried again */
+enum { REPEATS = 1, REPEATS_OF_HOST = 3 };
 enum { HINTS = 3 }; /* where loss does not depend on the rate, what arrives is always a little less */
 
 void rate_search_begin(struct rate_search *search, const struct search_settings *settings, double datagram_bits)
@@ -102,15 +104,26 @@ void rate_search_trial(struct rate_search *search, const struct trial_told *told
     double offered = sent > 1 && sent_in_ns > 0 ? bits * (sent - 1) * 1e9 / sent_in_ns : search->rate;
     double least = bits * TRIAL_DATAGRAMS / (search->settings.trial_s * long_trial_ratio); /* nothing slower is tried */
     bool grown = arrived_in_ns > sent_in_ns + fmax(grown_ratio * sent_in_ns, grown_least_ns);
+    double dropped = fmin((double)told->dropped, sent - came);
+    bool of_host = dropped > 0 && (sent - came - dropped) / sent <= search->settings.loss_ratio_max && !grown;
     struct trial *trial = &search->trials[search->trial_count++];
     *trial = (struct trial){.begin_ms = floor((double)told->begin_ns / 1e6),
                             .offered_bps = offered,
                             .received_bps = took_ns > 0 ? bits * came * 1e9 / took_ns : 0,
-                            .lost_ratio = lost_ratio};
+                            .lost_ratio = lost_ratio,
+                            .socket_drop_count = dropped,
+                            .fine = lost_ratio <= search->settings.loss_ratio_max && !grown};
     search->received_count += came;
     search->last_sent_count = sent;
-    bool fine = lost_ratio <= search->settings.loss_ratio_max && !grown;
-    search_judged(search, offered, trial->received_bps, fine, least);
+    if (!trial->fine && (of_host || lost_ratio <= near_ratio) &&
+        search->repeat_count < (of_host ? REPEATS_OF_HOST : REPEATS)) {
+        search->repeat_count++;
+        return;
+    }
+    search->repeat_count = 0;
+    if (!trial->fine && of_host && !(search->host_limit < offered && search->host_limit > 0))
+        search->host_limit = offered;
+    search_judged(search, offered, trial->received_bps, trial->fine, least);
 }
 
 static void column(struct run *run, const struct rate_search *search, const char *name, size_t offset)
@@ -125,6 +138,21 @@ static void column(struct run *run, const struct rate_search *search, const char
     json_close(&json, ']');
     run_column(run, false, name, &json);
     text_free(&json);
+}
+
+/* A rate that lost nothing beside a slower one that did: what lost was not the rate's doing. */
+static void report_contradiction(struct run *run, const struct rate_search *search)
+{
+    const struct trial *fine = NULL, *lossy = NULL;
+    for (size_t i = 0; i < search->trial_count; i++) {
+        const struct trial *trial = &search->trials[i];
+        const struct trial **best = trial->fine ? &fine : &lossy;
+        if (!*best || (trial->fine ? trial->offered_bps > fine->offered_bps : trial->offered_bps < lossy->offered_bps))
+            *best = trial;
+    }
+    if (fine && lossy && lossy->offered_bps < fine->offered_bps * (1 - search->settings.resolution_ratio))
+        run_warn(run, "trials_contradict", "a trial at %.4g Mbit/s was fine, and a slower one at %.4g was not",
+                 fine->offered_bps / 1e6, lossy->offered_bps / 1e6);
 }
 
 static void report_trials(struct run *run, const struct rate_search *search, struct search_metrics *metrics)
@@ -143,6 +171,18 @@ static void report_trials(struct run *run, const struct rate_search *search, str
     column(run, search, "trial_rate_bps", offsetof(struct trial, offered_bps));
     column(run, search, "trial_received_bps", offsetof(struct trial, received_bps));
     column(run, search, "trial_lost_ratio", offsetof(struct trial, lost_ratio));
+    column(run, search, "trial_socket_drop_count", offsetof(struct trial, socket_drop_count));
+    report_contradiction(run, search);
+    metrics->socket_drop_count = 0;
+    for (size_t i = 0; i < search->trial_count; i++)
+        metrics->socket_drop_count += search->trials[i].socket_drop_count;
+    if (search->host_limit > 0) {
+        metrics->receiver_limited_bps = search->host_limit;
+        run_warn(run, "receiver_limited",
+                 "from %.4g Mbit/s on the receiver's socket refused datagrams that the network had brought: the host "
+                 "is the limit",
+                 search->host_limit / 1e6);
+    }
 }
 
 static void report_found(struct run *run, const struct rate_search *search, struct search_metrics *metrics)

@@ -4,6 +4,9 @@
  *   all that is asked for -> what arrived of it -> a little more, and more -> halves between fine and lossy -> once
  * more
  *
+ * A trial that failed narrowly is made once more, and one in which only the receiver's socket lost something three
+ * times, before it counts.
+ *
  * A trial is fine when no more than loss_ratio_max was lost and the arrivals took no longer than the sending: else a
  * queue on the path grew, and a longer trial would have lost. */
 #ifndef HPCQ_RATE_SEARCH_H
@@ -31,7 +34,8 @@ struct search_settings {
 
 struct search_metrics {
     double loss_free_rate_bps, loss_free_rate_pps, lossy_rate_bps, bracket_ratio, trial_count, confirmed_count,
-        received_max_bps, lowest_tried_bps, lowest_lost_ratio, sent_count, received_count;
+        received_max_bps, lowest_tried_bps, lowest_lost_ratio, sent_count, received_count, socket_drop_count,
+        receiver_limited_bps;
 };
 
 #define SEARCH_ROW(type, field, better, help) {#field, better, offsetof(type, search.field), help}
@@ -49,12 +53,18 @@ struct search_metrics {
         SEARCH_ROW(type, lowest_tried_bps, BETTER_NONE, "the slowest trial"),                                          \
         SEARCH_ROW(type, lowest_lost_ratio, BETTER_NONE, "what it lost"),                                              \
         SEARCH_ROW(type, sent_count, BETTER_NONE, "datagrams sent in all trials"),                                     \
-        SEARCH_ROW(type, received_count, BETTER_NONE, "datagrams received in all trials")
+        SEARCH_ROW(type, received_count, BETTER_NONE, "datagrams received in all trials"),                             \
+        SEARCH_ROW(type, socket_drop_count, BETTER_LOWER,                                                              \
+                   "datagrams of all trials that the receiver's full socket buffer refused: lost in the host"),        \
+        SEARCH_ROW(type, receiver_limited_bps, BETTER_NONE,                                                            \
+                   "the slowest rate at which nothing but the receiver's socket refused datagrams, however often it "  \
+                   "was tried: a limit of the host, not of the network")
 
 enum search_state { SEARCH_ON, SEARCH_FOUND, SEARCH_NONE };
 
 struct trial {
-    double begin_ms, offered_bps, received_bps, lost_ratio;
+    double begin_ms, offered_bps, received_bps, lost_ratio, socket_drop_count;
+    bool fine;
 };
 
 /* Rates in payload bits per second. fine: the highest without loss, 0: none yet; lossy: the lowest with loss, 0: none
@@ -62,17 +72,18 @@ struct trial {
 struct rate_search {
     struct search_settings settings;
     double datagram_bits, rate, fine, lossy, step_ratio;
-    size_t hints_left;
-    bool confirms, sender_limits; /* this trial repeats one that was fine; the sender gave less than it was to */
+    size_t hints_left, repeat_count; /* how often the trial in hand was made before */
+    bool confirms, sender_limits;    /* this trial repeats one that was fine; the sender gave less than it was to */
     enum search_state state;
     struct trial trials[TRIALS_MAX];
     size_t trial_count;
+    double host_limit;                      /* 0: none */
     double received_count, last_sent_count; /* of all trials; of the last one */
 };
 
 /* How a trial ended. begin_ns: since the phase began. */
 struct trial_told {
-    uint64_t begin_ns, sent_in_ns, arrived_in_ns, sent, received;
+    uint64_t begin_ns, sent_in_ns, arrived_in_ns, sent, received, dropped; /* dropped: by the receiver's full socket */
 };
 
 void rate_search_begin(struct rate_search *search, const struct search_settings *settings, double datagram_bits);

@@ -68,6 +68,7 @@ struct udp_rate_search {
     struct sequence sequence; /* receiver: of the trial in hand */
     struct arrivals arrivals;
     uint64_t first_arrival_ns, last_arrival_ns;
+    double drops_before, drops_told; /* of the socket: before the trial in hand, and at the last answer */
 };
 
 static bool udp_rate_search_server_sends(const void *options)
@@ -120,6 +121,7 @@ static void udp_rate_search_begin(struct run *run)
     state->number = 0;
     state->first_arrival_ns = state->last_arrival_ns = 0;
     state->asks = false;
+    state->drops_before = state->drops_told = sockets_drops(&state->flows);
     rate_search_begin(&state->search, &options->search, state->bits);
 }
 
@@ -193,7 +195,7 @@ static enum step sender_ask(struct run *run, struct flow *flow, int flags)
 static enum step sender_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
-    uint64_t number, received, took_ns, stamp_ns;
+    uint64_t number, received, took_ns, dropped;
     ssize_t got = recv(flow->descriptor, state->buffer, state->bytes, flags);
     int error = errno;
     run->call_count++;
@@ -207,12 +209,13 @@ static enum step sender_get(struct run *run, struct flow *flow, int flags)
     if (got != ANSWER_BYTES || datagram_read(state->buffer, &number, &received) != run->phase ||
         number != (state->number << TRIAL_BITS | index_mask))
         return STEP_MOVED; /* asked for twice */
-    datagram_read(state->buffer + DATAGRAM_HEAD_BYTES, &took_ns, &stamp_ns);
+    datagram_read(state->buffer + DATAGRAM_HEAD_BYTES, &took_ns, &dropped);
     rate_search_trial(&state->search, &(struct trial_told){.begin_ns = state->start_ns - run->phase_start_ns,
                                                            .sent_in_ns = state->last_ns - state->first_ns,
                                                            .arrived_in_ns = took_ns,
                                                            .sent = state->sent,
-                                                           .received = received});
+                                                           .received = received,
+                                                           .dropped = dropped});
     if (!rate_search_ended(&state->search))
         trial_begin(state);
     return STEP_OPERATION;
@@ -224,8 +227,10 @@ static enum step receiver_answer(struct run *run, const struct flow *flow, uint6
     bool mine = state->number == number >> TRIAL_BITS;
     uint8_t answer[ANSWER_BYTES] = {0};
     datagram_write(answer, run->phase, number, mine ? state->sequence.unique_count : 0);
+    state->drops_told = sockets_drops(&state->flows);
+    double dropped = mine ? state->drops_told - state->drops_before : 0; /* NAN where the system does not say */
     datagram_write(answer + DATAGRAM_HEAD_BYTES, PHASE_NONE,
-                   mine ? state->last_arrival_ns - state->first_arrival_ns : 0, 0);
+                   mine ? state->last_arrival_ns - state->first_arrival_ns : 0, dropped > 0 ? (uint64_t)dropped : 0);
     run->call_count++;
     return send(flow->descriptor, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? refused(run, sizeof answer)
                                                                                           : STEP_MOVED;
@@ -253,6 +258,7 @@ static enum step receiver_get(struct run *run, struct flow *flow, int flags)
         return STEP_MOVED;
     if (number >> TRIAL_BITS > state->number) {
         state->number = number >> TRIAL_BITS;
+        state->drops_before = state->drops_told;
         sequence_clear(&state->sequence);
         state->first_arrival_ns = arrived_ns;
     }
@@ -302,7 +308,9 @@ const struct kernel kernel_udp_rate_search = {
         "A trial is "
         "fine if no more than loss_ratio_max was lost and the arrivals took at most 1 % longer than the sending: else "
         "a "
-        "queue on the path grew. The first trial has rate_max_bps. The next ones go to what arrived, a little above "
+        "queue on the path grew. One that failed narrowly is made again before it counts, and one in which only the "
+        "receiver's full socket lost something three times. The first trial has rate_max_bps. The next ones go to what "
+        "arrived, a little above "
         "what "
         "was fine, and between fine and lossy rates, until these are within resolution_ratio; the last one repeats the "
         "highest fine rate for twice as long. duration_s bounds the whole search.",
