@@ -52,6 +52,8 @@ BEYOND = 20.0
 NEW_NIGHTS = 5
 #: Nights until a value enters the counts: a fault that begins is told before it calls itself usual.
 COUNT_DELAY = 4
+#: A change begins on the night that finds no more than this sum: a healthy thing's stays below it on most nights.
+BEGINS = 1.0
 #: With fewer values counted, tonight's things are compared with each other alone.
 ENOUGH_COUNTED = 20
 #: Above this part of the bound a thing's newest values are not learned from.
@@ -356,9 +358,9 @@ class OverTime:
     def _advance(self, night: int, chance: Floats, known: Flags, deviation: Floats) -> None:
         judged = known & ~self.told[:, None] & (self.nights.max(axis=1) >= self.quiet)[:, None]
         added = np.log(EXPONENT) - (1 - EXPONENT) * np.log(np.where(judged, chance, 1.0))
-        begins = judged & (self.sum <= 0)
+        begins = judged & (self.sum <= BEGINS)
         self.start[begins] = night
-        fresh = judged.any(axis=1) & (self.sum <= 0).all(axis=1)
+        fresh = judged.any(axis=1) & (self.sum <= BEGINS).all(axis=1)
         self.gathered[fresh] = 0
         self.gathered_nights[fresh] = 0
         self.sum = np.where(judged, np.maximum(0.0, self.sum + added), self.sum)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +188,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     """Say which series got worse, since when, by how much, and what differs.
 
     Changes with one moment and one node, link, leaf or cluster in common are one block, with what differs since then.
+    First comes what a whole cluster, a group, a node or a link lost, judged from the top down over all of its jobs.
     Without --against it searches each series for changes of its level since then; with it, it holds the stretch since then
     against another one. A series that was measured before and now only fails is `gone`. Exit code 3 when something got worse
     or is gone, 4 when nothing was judged, or a series is unclear, has too few points, or was planned and not measured.
@@ -207,9 +208,11 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         chosen_ones = sorted((one for one in judged.changes if _is_told(one.level, everything)), key=_severity)
         told = [explained(connection, one) for one in chosen_ones]
         states = known_states(connection, chosen_ones)
+        causes = [] if against is not None else _causes(connection, rows, filters["metric"], since)
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
+    causes = [_with_expected(one, zip(told, states, strict=True)) for one in causes]
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
     worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
     tally = tally_of(judged, worse, unclear)
@@ -222,12 +225,15 @@ def regressions(  # noqa: PLR0917 - Click passes by name
                 "judged": tally.to_json(),
                 **counts,
                 "inconclusive": len(unclear),
+                "causes": causes,
                 "blocks": [block_json(one) for one in blocks],
                 "changes": [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)],
             }
         )
-        return tally.exit_code
-    click.echo(_first_line(tally, told, judged, since), err=True)
+        return _exit_code(tally, causes)
+    click.echo(_first_line(tally, told, judged, since, _exit_code(tally, causes)), err=True)
+    for cause in causes:
+        click.echo(_cause_words(cause))
     shown = blocks if everything else blocks[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:
@@ -236,7 +242,84 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         _print_unclear(judged)
     if len(blocks) > len(shown):
         click.echo(f"and {len(blocks) - len(shown)} more; --all or --json has them all")
-    return tally.exit_code
+    return _exit_code(tally, causes)
+
+
+def _exit_code(tally: Tally, causes: list[dict[str, Any]]) -> Exit:
+    return Exit.DEGRADED if any(one["state"] == "told" for one in causes) else tally.exit_code
+
+
+def _causes(connection: Any, rows: Sequence[SeriesRow], metric: str | None, since: str) -> list[dict[str, Any]]:
+    """What the judge says of the clusters of these series, of all of their nodes together; shown is what touches the series.
+
+    It reads whole clusters, whatever was chosen: what everything has in common is seen only where everything is read.
+    """
+    from hpcq.judge.causes import State, Thing
+    from hpcq.judge.judging import judge
+    from hpcq.store.history import metrics_of
+    from hpcq.store.read.judged_values import job_values
+    from hpcq.store.time_windows import Window, moment, window
+
+    begin, until = moment(connection, since), window(connection, since).until_utc if ".." in since else None
+    found = []
+    for cluster in sorted({row.cluster for row in rows}):
+        values = job_values(connection, cluster, metrics_of(connection, metric), Window(since, until_utc=until))
+        if not values.nights:
+            continue
+        touched = {name for row in rows if row.cluster == cluster for name in (row.client, row.server)}
+        utc = [_utc(night.utc_s) for night in values.nights]
+        first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
+        for cause in judge(values, first=first).causes:
+            ends = cause.thing in (Thing.NODE, Thing.LINK, Thing.PAIR)
+            if cause.state is State.ENDED or (ends and not touched & set(cause.names)):
+                continue
+            found.append(
+                {
+                    "cluster": cluster,
+                    "thing": cause.thing.value,
+                    "names": list(cause.names),
+                    "tests": list(cause.tests),
+                    "state": cause.state.value,
+                    "since_utc": utc[cause.since],
+                    "since_run": values.nights[cause.since].name,
+                    "told_utc": None if cause.told is None else utc[cause.told],
+                    "ratio": cause.effect.ratio,
+                    "low_ratio": cause.effect.low_ratio,
+                    "high_ratio": cause.effect.high_ratio,
+                    "job_count": cause.job_count,
+                    "reason": cause.reason,
+                }
+            )
+    return found
+
+
+def _with_expected(cause: dict[str, Any], changes: Iterable[tuple[Explained, str | None]]) -> dict[str, Any]:
+    """Say `expected` of what was told where a person declared all of its changes expected or false."""
+    names = set(cause["names"])
+    by_ends = cause["thing"] in {"node", "link", "pair"}
+    its = [
+        state in {"expected", "false"}
+        for one, state in changes
+        if one.changed.row.cluster == cause["cluster"]
+        and (not by_ends or names <= {one.changed.row.client, one.changed.row.server})
+        and one.changed.level.sure
+        and one.changed.level.direction != "better"
+    ]
+    return {**cause, "state": "expected"} if cause["state"] == "told" and its and all(its) else cause
+
+
+def _utc(seconds: float) -> str:
+    import datetime as dt
+
+    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _cause_words(cause: Mapping[str, Any]) -> str:
+    """`told: node alpha/n3: 50 % worse than before, ... since 2026-11-20 02:00 UTC`."""
+    names = " - ".join(cause["names"])
+    word = {"night": "cluster", "group": "uplink of", "between": "between", "pair": "pair"}.get(cause["thing"], cause["thing"])
+    what = f"{word} {cause['cluster']}" if not names else f"{word} {cause['cluster']}/{names}"
+    return f"{cause['state']}: {what}: {cause['reason']}, since {_minute(cause['since_utc'])}"
 
 
 def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
@@ -291,7 +374,7 @@ def _print_unclear(judged: Judged) -> None:
             click.echo(f"{words}: {row.label}")
 
 
-def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str) -> str:
+def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str, code: Exit) -> str:
     """How much was judged, then the outcome; `none got worse` only where every series passed."""
     counts = Counter(one.changed.level.direction for one in told if one.changed.level.sure)
     words = ", ".join(_SAID[word].format(count=count, s="" if count == 1 else "s") for word, count in counts.items())
@@ -303,7 +386,7 @@ def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str)
         f"{empty_count} without results" if empty_count else "",
     ]
     rest = ", ".join(one for one in left_out if one)
-    passed = tally.exit_code is Exit.OK
+    passed = code is Exit.OK
     outcome = words or ("none got worse" if passed else "")
     listed = "--all lists what is open" if tally.exit_code is Exit.INCOMPLETE else ""
     tail = "; ".join(one for one in (outcome, rest, listed) if one)

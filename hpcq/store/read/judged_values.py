@@ -1,0 +1,136 @@
+"""What the judge needs of results.db: the jobs of one cluster, as columns. One query, read straight from the cursor.
+
+    results of the window, main metric of each test  ->  one row per result  ->  Values (hpcq/judge/values.py)
+
+A run is a night. A test is a kernel with its parameters, network, toolchain and metric. The repetitions of a job come as
+rows of their own: the judge takes their median. Collectives are left out: they name no node.
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values, oriented
+from hpcq.kernels import Better
+from hpcq.nodelist import names_several
+from hpcq.store.database import Connection
+from hpcq.store.history import Metric
+from hpcq.store.time_windows import Window
+
+_ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1")])
+#: Results of the stretch with this outcome say what became of the test; those that were never tried say nothing.
+_OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": Outcome.INVALID}
+#: What a group of nodes shares, the most telling first.
+_GROUP_KINDS = ("leaf", "rack")
+
+
+def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric], window: Window) -> Values:
+    """All pairs and nodes of a cluster in the window, oriented by what is better. metrics: by the name of their kernel."""
+    wanted = {name: one for name, one in metrics.items() if one.better in (Better.HIGHER, Better.LOWER)}
+    ids = ", ".join(str(one.metric_name_id) for one in wanted.values()) or "NULL"
+    words = " ".join(f"WHEN '{word}' THEN {int(outcome)}" for word, outcome in _OUTCOMES.items())
+    query = (
+        "SELECT rc.run_id, x.series_id, coalesce(m.value, 0.0),"
+        f" CASE WHEN x.outcome = 'measured' AND x.disturbed = 1 THEN {int(Outcome.DISTURBED)}"
+        f" ELSE CASE x.outcome {words} END END"
+        " FROM run_cluster rc JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN job j ON j.run_cluster_id = rc.run_cluster_id"
+        " JOIN result x ON x.job_id = j.job_id AND x.final = 1 AND x.outcome <> 'not_measured'"
+        f" LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
+        " JOIN run r ON r.run_id = rc.run_id"
+        " WHERE c.name = :cluster AND x.result_id NOT IN (SELECT result_id FROM retraction)"
+        " AND r.created_utc >= :from_utc AND r.created_utc < :until_utc AND (m.value IS NOT NULL OR x.outcome <> 'measured')"
+    )
+    cursor = database.cursor()
+    cursor.row_factory = None
+    bound = {"cluster": cluster, "from_utc": window.from_utc or "", "until_utc": window.until_utc or "~"}
+    return _columns(database, cluster, wanted, np.fromiter(cursor.execute(query, bound), dtype=_ROW))
+
+
+def _columns(
+    database: Connection, cluster: str, metrics: Mapping[str, Metric], rows: np.ndarray[tuple[int], np.dtype[np.void]]
+) -> Values:
+    series_ids = np.unique(rows["series"])
+    known = _series(database, cluster, metrics)
+    tests = sorted({(known[one][2], known[one][3]) for one in series_ids.tolist() if one in known})
+    nodes = sorted({name for one in series_ids.tolist() if one in known for name in known[one][:2]})
+    test_no, node_no = {one: place for place, one in enumerate(tests)}, {one: place for place, one in enumerate(nodes)}
+    ends = np.full((len(series_ids), 3), NOBODY, np.int32)
+    for number, one in enumerate(series_ids.tolist()):
+        if one in known:
+            client, server, name, better = known[one]
+            ends[number] = (node_no[client], node_no[server] if server != client else NOBODY, test_no[name, better])
+    place = np.searchsorted(series_ids, rows["series"])
+    kept = ends[place, 2] != NOBODY if len(rows) else np.zeros(0, bool)
+    rows, place = rows[kept], place[kept]
+    run_ids, night = np.unique(rows["run"], return_inverse=True)
+    nights = {int(run_id): Night(str(name), _utc_s(str(utc))) for run_id, name, utc in _runs(database)}
+    in_time = sorted(run_ids.tolist(), key=lambda one: nights[one].utc_s)
+    order = np.array([in_time.index(one) for one in run_ids.tolist()], np.int32)
+    value = rows["value"].astype(np.float64)
+    lower = np.array([better == Better.LOWER for _, better in tests], bool)
+    test = ends[place, 2]
+    logarithm = oriented(value, Better.HIGHER)
+    outcome = np.where((rows["outcome"] == Outcome.MEASURED) & ~np.isfinite(logarithm), int(Outcome.DISTURBED), rows["outcome"])
+    group, groups = _groups(database, cluster, nodes)
+    return Values(
+        order[night.reshape(-1)] if len(rows) else np.zeros(0, np.int32),
+        test,
+        ends[place, 0],
+        ends[place, 1],
+        np.where(lower[test], -logarithm, logarithm) if tests else logarithm,
+        outcome.astype(np.int8),
+        tuple(nights[one] for one in in_time),
+        tuple(Test(name, Better(better)) for name, better in tests),
+        tuple(nodes),
+        np.full(len(nodes), NOBODY, np.int32),
+        group,
+        (),
+        groups,
+    )
+
+
+def _series(database: Connection, cluster: str, metrics: Mapping[str, Metric]) -> dict[int, tuple[str, str, str, str]]:
+    """By number: client, server, test and which direction is better. Tests of several nodes are left out."""
+    found = {}
+    query = (
+        "SELECT s.series_id, k.name, s.parameters, s.network, s.toolchain, a.name, b.name FROM series s"
+        " JOIN kernel k ON k.kernel_id = s.kernel_id JOIN node a ON a.node_id = s.client_node_id"
+        " JOIN node b ON b.node_id = s.server_node_id JOIN cluster c ON c.cluster_id = a.cluster_id"
+        " WHERE c.name = :cluster AND b.cluster_id = a.cluster_id"
+    )
+    for series_id, kernel, parameters, network, toolchain, client, server in database.execute(query, {"cluster": cluster}):
+        if kernel in metrics and not names_several(str(server)):
+            test = " ".join(part for part in (str(kernel), str(parameters), str(network), str(toolchain)) if part)
+            found[int(series_id)] = (
+                str(client),
+                str(server),
+                f"{test} {metrics[str(kernel)].name}",
+                str(metrics[str(kernel)].better),
+            )
+    return found
+
+
+def _runs(database: Connection) -> Iterable[tuple[int, str, str]]:
+    return ((int(one), str(name), str(utc)) for one, name, utc in database.execute("SELECT run_id, name, created_utc FROM run"))
+
+
+def _groups(
+    database: Connection, cluster: str, nodes: list[str]
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], tuple[str, ...]]:
+    """The group of each node now, of the first kind that any node has."""
+    rows = list(database.execute('SELECT node, kind, "group" FROM v_groups WHERE cluster = :cluster', {"cluster": cluster}))
+    kinds = {str(kind) for _, kind, _ in rows}
+    kind = next((one for one in (*_GROUP_KINDS, *sorted(kinds)) if one in kinds), None)
+    of = {str(node): str(group) for node, its, group in rows if its == kind}
+    names = sorted(set(of.values()))
+    place = {name: number for number, name in enumerate(names)}
+    return np.array([place[of[node]] if node in of else NOBODY for node in nodes], np.int32), tuple(names)
+
+
+def _utc_s(utc: str) -> float:
+    return dt.datetime.fromisoformat(utc.replace("Z", "+00:00")).timestamp()

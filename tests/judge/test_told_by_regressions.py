@@ -1,0 +1,60 @@
+"""What the judge says, through `hpcq regressions`, of histories that came in by a file."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.support.histories import Fault, Site, draw
+from hpcq.judge.values import Values
+from tests.store.test_import import FIRST, Importing
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def importing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Importing:
+    return Importing(tmp_path, capsys)
+
+
+def rows_of(values: Values) -> list[str]:
+    """Lines of a file for `hpcq import`: one run per night, throughput around 200 Mbit/s."""
+    found: list[str] = []
+    for place in np.argsort(values.night, kind="stable"):
+        night = int(values.night[place])
+        at = FIRST + dt.timedelta(days=night, seconds=len(found) % 3600)
+        ends = f"{values.nodes[values.client[place]]},{values.nodes[values.server[place]]}"
+        value = 2e8 * float(np.exp(values.value[place]))
+        found.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night:03d},site_bw,{ends},rate,{value:.0f},bps,higher")
+    return found
+
+
+def causes(importing: Importing, expect: int, *words: str) -> list[dict[str, Any]]:
+    said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", *words, expect=expect))
+    return list(said["causes"])
+
+
+def test_everything_at_30_percent_last_night_is_told(importing: Importing) -> None:
+    importing.bring(rows_of(draw(Site(16, 41, "gauss1", "fixed", fault=Fault("cluster", 0.7, 40)), seed=3)))
+    (cause,) = causes(importing, 3)
+    assert (cause["thing"], cause["names"], cause["state"], cause["since_run"]) == ("night", [], "told", "night-040")
+    assert cause["ratio"] == pytest.approx(0.3, abs=0.02)
+    assert "told: cluster alpha: 70." in importing.words("regressions", "--since", "2026-03-20", expect=3)
+
+
+def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing: Importing) -> None:
+    importing.bring(rows_of(draw(Site(32, 40, "gauss2", "each_run", fault=Fault("node", 0.5, 32)), seed=4)))
+    (cause,) = causes(importing, 3)
+    assert (cause["thing"], cause["names"], cause["state"], cause["job_count"]) == ("node", ["n0003"], "told", 16)
+    assert causes(importing, 3, "--node", "n0003") == [cause]
+
+
+def test_a_site_where_nothing_happens_has_no_cause(importing: Importing) -> None:
+    importing.bring(rows_of(draw(Site(16, 40, "gauss2", "fixed"), seed=5)))
+    said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", expect=0))
+    assert said["causes"] == []
