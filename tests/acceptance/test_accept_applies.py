@@ -15,7 +15,7 @@ pytestmark = pytest.mark.fast
 
 
 @pytest.mark.promise("`hpcq accept` drains and gives back nothing without `--apply`.")
-@pytest.mark.promise("`hpcq accept --apply` does what it says.")
+@pytest.mark.promise("`hpcq accept --apply` executes the commands that it printed.")
 @pytest.mark.parametrize("typed", [False, True])
 def test_nothing_is_drained_or_given_back_without_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: bool) -> None:
     (tmp_path / "after.yaml").write_text("name: after\nclusters: [tiny]\npairs: all\ntests: [{kernel: tcp_stream}]\n")

@@ -284,7 +284,7 @@ def test_evidence_weighs_in_though_results_are_fine(based: Site, rule: str) -> N
     assert words(again)["n2"] != "degraded"
 
 
-@pytest.mark.promise("Values beside other work make no baseline.")
+@pytest.mark.promise("Values measured beside other work are left out of a baseline.")
 @pytest.mark.heavy
 def test_disturbed_values_make_no_baseline_and_accuse_nobody(site: Site) -> None:
     """Case 6."""

@@ -135,9 +135,7 @@ def test_the_pair_that_tells_a_leaf_from_its_nodes_is_measured_again() -> None:
     assert words(judge(NODES, points, Known(leaf_of=LEAF_OF)))["leaf2"] == "failed", "one clean result settles it"
 
 
-@pytest.mark.promise(
-    "Bad things that were measured with everybody do not become what is expected: most nodes decide, not most pairs."
-)
+@pytest.mark.promise("Most nodes, not most pairs, decide which level is expected.")
 def test_most_nodes_decide_what_is_healthy_and_not_most_pairs() -> None:
     healthy = [("n1", "n2"), ("n2", "n3"), ("n3", "n4"), ("n4", "n5"), ("n5", "n1")]
     slow = [(one, "n8") for one in HEALTHY[:4]] * 5

@@ -120,7 +120,7 @@ def test_a_half_dead_node_beside_its_leaf_is_no_six_links() -> None:
     assert found.drainable == {"n2"}
 
 
-@pytest.mark.promise("Two bad links that share an end accuse that end, and drain nobody.")
+@pytest.mark.promise("Two bad links that share an end accuse that end and drain no node.")
 def test_two_bad_links_that_share_an_end_accuse_that_end_and_drain_nobody() -> None:
     every = list(permutations(EIGHT, 2))
     bad = [pair for pair in every if set(pair) in ({"n2", "n5"}, {"n2", "n7"})]
@@ -141,7 +141,7 @@ def test_two_who_explain_the_same_pairs_stay_open() -> None:
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.promise("A test that ran and brought nothing is bad.")
+@pytest.mark.promise("A test that ran without a valid result counts as bad.")
 @pytest.mark.parametrize(
     "lost",
     [
@@ -243,7 +243,7 @@ def test_a_small_fault_shows_in_the_mean_of_many_jobs() -> None:
     assert words(judge(NODES, seen))["n2"] == "degraded"
 
 
-@pytest.mark.promise("A latency with modes accuses nobody.")
+@pytest.mark.promise("A latency with several modes accuses no node.")
 def test_a_latency_with_modes_accuses_nobody() -> None:
     flips = random.Random(7)
     seen = []

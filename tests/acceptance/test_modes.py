@@ -58,7 +58,7 @@ def modes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, list[str]]:
     return site, with_modes(site)
 
 
-@pytest.mark.promise("A latency with one level per job accuses nobody, also among five nodes.")
+@pytest.mark.promise("A latency with one level per job accuses no node, even among five nodes.")
 @pytest.mark.promise("Acceptance says beside a time that scatters in how many results a CPU slept deeply.")
 @pytest.mark.heavy
 def test_acceptance_names_nobody_for_a_latency_with_modes_and_says_that_cpus_slept(modes: tuple[Site, list[str]]) -> None:

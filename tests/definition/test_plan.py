@@ -141,7 +141,7 @@ def test_no_plan_from_something_else() -> None:
             Plan.from_json(text, "here/plan.json")
 
 
-@pytest.mark.promise("Several partitions work as one.")
+@pytest.mark.promise("Nodes of several partitions can be used as one set.")
 def test_a_node_of_any_of_several_partitions_can_be_used(campaign: Campaign, cluster: Cluster) -> None:
     states = [
         node("a", partitions=("main",)), node("b", partitions=("debug",)), node("c", partitions=("gpu", "debug")),

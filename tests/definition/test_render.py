@@ -30,7 +30,7 @@ def test_shell_words_are_one_word(text: str) -> None:
     assert Here().sh(f"printf %s {shell_word(text)}").text == text
 
 
-@pytest.mark.promise("What an evidence rule writes cannot become markup of the page.")
+@pytest.mark.promise("Text of an evidence rule is escaped on the page.")
 def test_on_a_page_backticks_are_code_and_all_else_is_text() -> None:
     assert with_code("set `idle: hold`, <b> & `a<b`") == "set <code>idle: hold</code>, &lt;b&gt; &amp; <code>a&lt;b</code>"
     assert with_code("one ` alone") == "one ` alone"

@@ -102,7 +102,7 @@ def test_every_submission_is_in_the_journal_before_it_is_made(tmp_path: Path, mo
     assert unknown == []
 
 
-@pytest.mark.promise("The secret of a run is readable by nobody else, and 32 random bytes long.")
+@pytest.mark.promise("The secret of a run has 32 random bytes and is readable by its user only.")
 @pytest.mark.promise("The secret of a run is never short.")
 def test_the_secret_of_a_run_is_long_and_private(tmp_path: Path) -> None:
     written_attempt(tmp_path, "local")

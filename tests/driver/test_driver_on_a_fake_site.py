@@ -108,7 +108,7 @@ def test_a_late_submission_is_cancelled_by_its_name(site: FakeSite) -> None:
     assert sum(outcome == "completed" for _, outcome in site.ends()) == 2
 
 
-@pytest.mark.promise("Words of a refusal that hpcq does not know are no refusal: it submits again after a pause.")
+@pytest.mark.promise("hpcq does not take unknown words for a refusal: it submits again after a pause.")
 def test_unknown_refusals_pause_and_try_again(site: FakeSite) -> None:
     """A standby controller, a rate limit: three refusals within a second once ended a campaign."""
     words = "slurmctld is in standby mode"
@@ -137,7 +137,7 @@ def test_refusals_count_by_wave_and_not_by_job(tmp_path: Path) -> None:
     assert sum(outcome == "completed" for _, outcome in site.ends()) == 6
 
 
-@pytest.mark.promise("After three refused waves the rest is not run, and says the scheduler's words.")
+@pytest.mark.promise("After three refused waves hpcq gives up the rest and quotes the scheduler.")
 def test_three_refused_waves_are_the_end(site: FakeSite) -> None:
     site = FakeSite(site.folder / "x", attempts=9)
     site.scheduler.answer = lambda one: Submitted(one.tag, None, "Invalid account", Fate.REFUSED)
@@ -146,7 +146,7 @@ def test_three_refused_waves_are_the_end(site: FakeSite) -> None:
     assert len({at for at, _ in site.scheduler.submissions}) == 3
 
 
-@pytest.mark.promise("A running job that the scheduler has forgotten is told to end before its second try.")
+@pytest.mark.promise("Before the second attempt, hpcq tells a running job that the scheduler has forgotten to end.")
 @pytest.mark.promise("A job that the scheduler has forgotten is cancelled by its name before it is lost.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("obeyed", [True, False])
@@ -188,7 +188,7 @@ def test_a_forgotten_job_that_never_started_is_claimed(site: FakeSite) -> None:
 # -- cancel ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.promise("A cancellation is ordered again until the queue shows nothing of the run.")
+@pytest.mark.promise("hpcq repeats a cancellation until the queue shows no job of the run.")
 def test_cancelling_is_ordered_again_and_again(site: FakeSite) -> None:
     site.scheduler.run_s = 100_000.0
     site.scheduler.obeys = lambda _: site.clock.passed_s > 120
@@ -250,7 +250,7 @@ def test_cancelling_waits_for_a_controller_that_is_down(site: FakeSite) -> None:
     assert site.clock.passed_s > 400
 
 
-@pytest.mark.promise("A job that the driver itself ended costs no try, also when it had just started.")
+@pytest.mark.promise("A job that the driver itself ended does not count as an attempt, even if it had just started.")
 def test_a_job_that_starts_while_it_is_withdrawn_costs_no_try(site: FakeSite) -> None:
     """scancel --state=PENDING filters in the client: the job may start in between, and ends by our own order."""
     site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), attempts=1, keys="max_wait_s: 60")

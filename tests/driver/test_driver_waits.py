@@ -20,7 +20,7 @@ FIXTURES = (site,)  # pytest looks for them in this module
 pytestmark = pytest.mark.fast
 
 
-@pytest.mark.promise("Files of a job that appear a minute late are waited for.")
+@pytest.mark.promise("hpcq waits for files of a job that appear a minute late.")
 def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
     """Attribute caches of NFS show a new file up to a minute late."""
     site.scheduler.exit_file_delay_s = 61.0
@@ -61,7 +61,7 @@ def test_the_accounting_is_believed_up_to_the_time_limit(site: FakeSite) -> None
     assert ("j00001", "lost") in site.ends() or ("j00001", "failed") in site.ends()
 
 
-@pytest.mark.promise("A failed question changes nothing and is asked again.")
+@pytest.mark.promise("A failed query changes no state and is repeated.")
 def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
     def cut() -> None:
         if 20 < site.clock.passed_s < 300:
@@ -179,7 +179,7 @@ def _down_at_the_end(site: FakeSite, back_s: float) -> None:
     site.at(back_s, site.scheduler.node_states.clear)
 
 
-@pytest.mark.promise("A node that is down is waited for only where the campaign says so.")
+@pytest.mark.promise("hpcq waits for a node that is down only if the campaign says so.")
 def test_a_node_that_is_down_is_not_waited_for(site: FakeSite) -> None:
     _down_at_the_end(site, back_s=9000)
     site.drive()
@@ -188,8 +188,8 @@ def test_a_node_that_is_down_is_not_waited_for(site: FakeSite) -> None:
     assert site.clock.passed_s < 200, "max_wait_s is made for nodes that users have"
 
 
-@pytest.mark.promise("A node that reboots is waited for as long as the campaign says.")
-@pytest.mark.promise("A wait is said when it begins: for what, since when, until when.")
+@pytest.mark.promise("hpcq waits for a rebooting node as long as the campaign says.")
+@pytest.mark.promise("hpcq reports a wait when it begins: for what, since when, and until when.")
 def test_a_node_that_reboots_is_waited_for(site: FakeSite) -> None:
     site.cluster = replace(site.cluster, reboot_within_s=600.0)
     _down_at_the_end(site, back_s=500)
@@ -209,7 +209,7 @@ def test_a_node_that_a_user_has_is_waited_for_as_long_as_patience_lasts(tmp_path
     assert 300 <= site.clock.passed_s < 320
 
 
-@pytest.mark.promise("A submit command that comes late finds its attempt withdrawn and submits nothing.")
+@pytest.mark.promise("A delayed submit command finds its attempt withdrawn and submits nothing.")
 def test_a_late_submit_command_finds_its_attempt_withdrawn(tmp_path: Path) -> None:
     """The remote shell outlives a cut connection, and comes to this job minutes later."""
     from hpcq.scheduler.kinds import make
@@ -241,7 +241,7 @@ def _left_by(site: FakeSite) -> list[str]:
     return still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler)
 
 
-@pytest.mark.promise("`hpcq cancel` says what the queue still shows, and orders its end again.")
+@pytest.mark.promise("`hpcq cancel` lists the jobs that the queue still shows and cancels them again.")
 def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
     """The journal says that all is over; the queue shows otherwise."""
     site.scheduler.obeys = lambda _: False
@@ -259,7 +259,7 @@ def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
     assert job.state is JobState.CANCELLED
 
 
-@pytest.mark.promise("A controller that does not answer is no proof that nothing of a run is there.")
+@pytest.mark.promise("hpcq does not take a silent controller as proof that a run has no jobs left.")
 def test_a_controller_that_is_down_is_no_proof_that_nothing_is_there(site: FakeSite) -> None:
     site.scheduler.obeys = lambda _: False
     with site.driver() as driver:
@@ -274,7 +274,7 @@ def test_a_controller_that_is_down_is_no_proof_that_nothing_is_there(site: FakeS
     assert words.startswith("sim: cannot be asked: ")
 
 
-@pytest.mark.promise("What hpcq copies to a cluster is readable by its user only.")
+@pytest.mark.promise("Files that hpcq copies to a cluster are readable by its user only.")
 def test_what_is_copied_to_a_cluster_is_private(site: FakeSite) -> None:
     site.drive()
     made = list(site.root.rglob("job.*"))

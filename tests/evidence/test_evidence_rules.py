@@ -106,7 +106,7 @@ def test_two_nodes_on_one_host_keep_their_own_names() -> None:
     assert any("local-b" in message for message in messages), messages
 
 
-@pytest.mark.promise("Nobody waits for a CPU for more than 100 % of the time.")
+@pytest.mark.promise("The reported share of waiting for a CPU is at most 100 %.")
 def test_nobody_waits_longer_than_the_interval() -> None:
     """A wait counts when it ends, and may have begun before: 108.2 % was told of a busy machine."""
     [waited] = [case for case in CASES if case["name"] == "waited for a CPU"]

@@ -220,7 +220,7 @@ def test_no_verb_writes_a_file_that_belongs_to_a_database(whole: Path, end: str,
         assert hpcq(["export", "--format", "csv", "--to", str(whole.with_name(name)), "--db", str(whole)]) == 0
 
 
-@pytest.mark.promise("What cannot be read may be a database, and is not written over.")
+@pytest.mark.promise("hpcq does not overwrite a file that it cannot read: it may be a database.")
 def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = whole.with_name("other.csv")
     other.write_bytes(whole.read_bytes())

@@ -97,7 +97,7 @@ def test_a_large_answer_needs_little_memory_and_its_reader_sees_the_beginning_at
     assert endless.returncode == BY_SIGPIPE
 
 
-@pytest.mark.promise("A pager that waits in the middle of an answer of `hpcq sql` keeps no run from being loaded.")
+@pytest.mark.promise("A pager that waits in the middle of `hpcq sql` does not block the loading of runs.")
 def test_a_reader_that_waits_keeps_no_writer_waiting(nights: History, tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     path.write_bytes(nights.database.read_bytes())

@@ -33,7 +33,7 @@ def shell(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.promise("A closed standard output is an error, and no verb writes into nothing.")
+@pytest.mark.promise("If standard output is closed, every verb that writes ends with an error.")
 def test_a_closed_standard_output_is_an_error(database: Path) -> None:
     done = shell(f"runs --db {database} >&-", database.parent)
     assert (done.returncode, done.stdout) == (1, "")

@@ -16,7 +16,9 @@ from tests.faults.storms import KINDS, Storm, play, told
 FRESH_SEEDS = 40
 
 
-@pytest.mark.promise("An id that a wrapper turned into nonsense is looked up; nothing runs twice and nothing is left.")
+@pytest.mark.promise(
+    "If a wrapper garbles an id, hpcq looks the job up by name; nothing runs twice and nothing is left behind."
+)
 @pytest.mark.promise("A controller back on an old state costs tries, no result, and no two jobs of a pair measure at once.")
 @pytest.mark.promise("Where locks lock nothing, a second driver is refused beside a living one.")
 @pytest.mark.promise("After a cancel that fell into an outage of the controller, no job of the user is left.")

@@ -81,7 +81,7 @@ def test_the_server_ends_it_where_it_sends(server: Server) -> None:
     assert server.run("udp_stream", direction="server_to_client", **options).line["duration_ns"] < 45e9
 
 
-@pytest.mark.promise("A width that was not reached is said.")
+@pytest.mark.promise("The result says if the requested width was not reached.")
 def test_the_time_is_bounded_and_the_width_that_was_not_reached_is_said(server: Server) -> None:
     options = {"warmup_s": 0, "series_interval_ms": 20, "width_max_ratio": 1e-9}
     line = server.run("tcp_pingpong", duration_s=0.5, **options).line

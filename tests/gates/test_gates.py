@@ -62,7 +62,7 @@ def test_a_gate_on_nothing_is_inconclusive_and_says_so() -> None:
     assert (found.verdict, found.words) == (Verdict.INCONCLUSIVE, "median throughput_bps: nothing was measured")
 
 
-@pytest.mark.promise("A gate speaks only of tests with its parameters.")
+@pytest.mark.promise("A gate judges only tests with its parameters.")
 def test_a_gate_speaks_of_its_own_metric_kernel_and_parameters_only() -> None:
     gate = Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 2.0, None, {"message_bytes": 64})
     others = [

@@ -143,7 +143,7 @@ def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> No
     assert runs_needed(0.05, 5) is None
 
 
-@pytest.mark.promise("A trace of loss is not worse.")
+@pytest.mark.promise("A tiny loss ratio is not reported as worse.")
 @pytest.mark.fast
 def test_a_trace_of_loss_is_not_worse_and_a_real_one_is() -> None:
     none = [0.0] * 30

@@ -128,7 +128,7 @@ def test_a_move_below_two_per_cent_passes(level: float, verdict: ComparisonVerdi
     assert compare(before, after).verdict is verdict
 
 
-@pytest.mark.promise("What looks worse but may be luck is inconclusive, and says: measure again.")
+@pytest.mark.promise("A change that may be chance is inconclusive, and hpcq says to measure again.")
 def test_what_may_be_luck_is_to_be_measured_again() -> None:
     found = compare(np.arange(100.0, 130.0), [99.5, 101.5, 105.5])
     assert found.p_value is not None

@@ -203,7 +203,7 @@ def test_everybody_slow_together_is_load() -> None:
     assert not found.nodes
 
 
-@pytest.mark.promise("An unsteady network accuses nobody and asks for little: dips are learnt from what is left over.")
+@pytest.mark.promise("An unsteady network accuses no node and asks for few further pairs.")
 @pytest.mark.parametrize("modes", [(1.0, 0.96), (1.0, 0.9)])
 def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     random = np.random.default_rng(11)
@@ -226,7 +226,7 @@ def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     assert asked <= 200, "of 20 networks of 160 results each"
 
 
-@pytest.mark.promise("In a small network with two modes nobody is accused of little.")
+@pytest.mark.promise("In a small network with two modes, small differences accuse no node.")
 @pytest.mark.heavy
 def test_a_small_network_with_two_modes_accuses_nobody() -> None:
     """Each of eight nodes has three results; in every tenth such table all three of one node are of the slow mode."""
@@ -325,7 +325,7 @@ def test_failed_pairs_count_as_slow() -> None:
     assert names(judge(rows)) == {"n009"}
 
 
-@pytest.mark.promise("A table too small to tell is undecided.")
+@pytest.mark.promise("A table with too few values is reported as undecided.")
 def test_tables_too_small_to_tell() -> None:
     assert judge([]).undecided
     assert judge([(1, "a", "b", float("nan"))]).undecided

@@ -68,7 +68,7 @@ def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: Hist
 
 
 @pytest.mark.promise("Where no series has enough points, regressions says so and exits with 4.")
-@pytest.mark.promise("A date that no calendar has is refused.")
+@pytest.mark.promise("A date that does not exist is refused.")
 @pytest.mark.promise("`regressions --against` counts a series with results in one stretch only once, and says which.")
 @pytest.mark.parametrize(
     ("words", "code", "said"),

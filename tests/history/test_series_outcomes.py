@@ -34,7 +34,7 @@ def broken(builder: RunBuilder, job: str, step: tuple[int, int], reason: str) ->
     builder.write_line(job, 1, step, line, rc=1)
 
 
-@pytest.mark.promise("What never ran is not gone.")
+@pytest.mark.promise("A test that never ran is not reported as gone.")
 def test_values_stand_beside_what_did_not_come(tmp_path: Path, path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"), ("n2", "n1"), ("n1", "n3")))
     builder.submit("j00001")

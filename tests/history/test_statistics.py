@@ -229,7 +229,7 @@ def test_noise_of_a_tenth_or_of_two_modes_raises_no_alarm() -> None:
     assert sum(map(bool, find_changes(two_modes(300), false_discovery_ratio=1.0))) <= 2
 
 
-@pytest.mark.promise("Luck among many series is not reported as a change.")
+@pytest.mark.promise("A chance fluctuation among many series is not reported as a change.")
 def test_what_may_be_luck_among_all_series_is_not_told() -> None:
     eager = find_changes(two_modes(300), penalty=0.7, false_discovery_ratio=1.0)
     assert sum(map(bool, eager)) > 10, "so many would be told of"

@@ -97,7 +97,7 @@ def test_a_crowd_while_it_measures(server: Server) -> None:
     assert server.serves()
 
 
-@pytest.mark.promise("A flood of connections fills no log.")
+@pytest.mark.promise("A flood of connections does not fill the server's log.")
 def test_a_flood_from_elsewhere_evicts_nobody_and_fills_no_log(sanitized: Programs, secret: Path) -> None:
     """Connections as fast as they can be made, each with garbage; clients come through, and the log stays short."""
     with Server(sanitized.net, secret) as server:
@@ -126,7 +126,7 @@ def test_a_flood_from_elsewhere_evicts_nobody_and_fills_no_log(sanitized: Progra
     assert "connections in all were refused" in said
 
 
-@pytest.mark.promise("Nobody is let in while one measures.")
+@pytest.mark.promise("A server admits no second client during a measurement.")
 def test_nobody_is_let_in_while_one_measures(server: Server) -> None:
     """A process for each stranger would take the CPU from what is measured."""
     client = measuring(server, "tcp_stream")

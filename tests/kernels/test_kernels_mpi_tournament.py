@@ -257,7 +257,7 @@ def test_sizes_that_an_earlier_attempt_measured_are_left_out(mpi: Mpi, program: 
     assert [one["options"]["message_bytes"] for one in line["result"]["sizes"] if one["valid"]] == [32, 128]
 
 
-@pytest.mark.promise("Sizes of a sweep that the disk refuses are a warning.")
+@pytest.mark.promise("If the disk refuses sizes of a sweep, the result has a warning.")
 @pytest.mark.promise("A file of kept sizes that cannot be made is a warning.")
 @pytest.mark.parametrize("folder_too", [False, True])
 def test_sizes_that_the_disk_refuses_are_said_and_cost_no_result(

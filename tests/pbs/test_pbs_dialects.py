@@ -77,7 +77,9 @@ def test_a_name_fits_every_release() -> None:
     assert {len(short_name(tag)) for tag in ("a", "hpcq-" + "x" * 200)} == {15}
 
 
-@pytest.mark.promise("A PBS that gives a time limit no code of its own: a killed job that used all its time is timed out.")
+@pytest.mark.promise(
+    "On a PBS without an exit code for the time limit, a killed job that used all its time counts as timed out."
+)
 @pytest.mark.parametrize(
     ("code", "used", "asked", "state"),
     [

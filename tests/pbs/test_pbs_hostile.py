@@ -294,7 +294,7 @@ def test_a_probe_needs_no_output_that_pbs_delivers(pbs: SimulatedPbs, site: Site
     assert (done.returncode, done.text) == (3, "there\n"), done
 
 
-@pytest.mark.promise("Whoever is let into a PBS reservation is seen in it, and those before stay.")
+@pytest.mark.promise("A user added to a PBS reservation appears in it, and earlier users keep their access.")
 def test_who_is_let_into_a_reservation_sees_it_and_the_others_stay(pbs: SimulatedPbs, site: Site) -> None:
     """qmgr's list of the queue lets jobs in, but pbs_rstat goes on to show the old users."""
     pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")
@@ -316,7 +316,7 @@ def test_who_is_let_into_a_reservation_sees_it_and_the_others_stay(pbs: Simulate
     assert "somebody@*" in pbs.run("pbs_rstat", "-f").stdout
 
 
-@pytest.mark.promise("A job that vanished after hpcq told it to end is withdrawn or cancelled, not lost.")
+@pytest.mark.promise("A job that vanishes after hpcq ordered its end counts as withdrawn or cancelled, not as lost.")
 @pytest.mark.parametrize("order", ["withdrawal", "stopped"])
 def test_a_job_that_vanished_as_it_was_told_is_no_loss(order: str) -> None:
     """Without history, PBS forgets a job that was deleted while it waited."""

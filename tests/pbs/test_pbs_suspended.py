@@ -85,7 +85,7 @@ def test_a_job_that_was_told_to_go_on_says_that_it_waits_for_its_nodes(pbs: Simu
     site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
-@pytest.mark.promise("A job that waits for a node in maintenance says so.")
+@pytest.mark.promise("For a job that waits for a node in maintenance, hpcq says so.")
 def test_nodes_of_a_job_that_was_suspended_for_their_sake_are_out_of_service_until_it_goes_on_or_ends(
     pbs: SimulatedPbs, site: Site
 ) -> None:

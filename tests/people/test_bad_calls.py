@@ -148,11 +148,13 @@ def desk(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.promise("A wrong call says what was found and what is allowed, with a hint; none is called a defect of hpcq.")
-@pytest.mark.promise("A misspelt word of `hpcq facts` is refused as any other is, with the nearest.")
+@pytest.mark.promise(
+    "A usage error says what was found and what is allowed, with a hint, and is never called a defect of hpcq."
+)
+@pytest.mark.promise("`hpcq facts` refuses a misspelt word and names the nearest.")
 @pytest.mark.promise("A misspelt campaign or a missing file to merge is an error, not an empty answer.")
 @pytest.mark.promise("schedule add refuses what would fail at night: a misspelt option, a missing campaign.")
-@pytest.mark.promise("Why a result is retracted and what an event was are never empty.")
+@pytest.mark.promise("The reason of a retraction and the text of an event are never empty.")
 @pytest.mark.promise("A cluster file in place of a campaign is named as such, not by each of its keys.")
 @pytest.mark.heavy
 def test_each_bad_call_says_what_is_allowed(
@@ -209,7 +211,7 @@ def test_a_folder_that_cannot_be_made_is_no_defect(
     assert "defect" not in said
 
 
-@pytest.mark.promise("A full disk behind standard output is named as such.")
+@pytest.mark.promise("If standard output is on a full disk, the error says so.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("words", ["runs", "runs --json", "export --format csv"])
 def test_a_full_standard_output_is_named(words: str, desk: Path) -> None:

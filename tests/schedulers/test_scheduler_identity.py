@@ -37,7 +37,7 @@ def site(slurm: SimulatedSlurm, tmp_path: Path) -> Site:
     return Site(scheduler_of(cluster, reach(cluster)), str(tmp_path / "work"), HEAD)
 
 
-@pytest.mark.promise("What a wrapper prints beside an id is no id: the job is looked up by its name.")
+@pytest.mark.promise("If a wrapper prints more than an id, hpcq looks the job up by name.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("banner", ["Welcome to the cluster", "2026", "unknown", "Submitted batch job"])
 def test_a_wrapper_that_prints_leaves_the_submission_open_and_the_tag_finds_it(
@@ -61,7 +61,7 @@ def test_a_submit_command_that_a_signal_ended_is_no_refusal(slurm: SimulatedSlur
     assert site.scheduler.find(["killed"]) == {"killed": "1"}, "it was taken"
 
 
-@pytest.mark.promise("A submission without any answer is never called refused.")
+@pytest.mark.promise("hpcq never calls a submission without an answer refused.")
 def test_a_shell_that_was_killed_is_no_refusal(slurm: SimulatedSlurm, site: Site) -> None:
     sbatch = slurm.folder / "bin" / "sbatch"
     sbatch.write_text("#!/bin/sh\nkill -KILL $PPID\n")
@@ -96,7 +96,7 @@ def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site
         assert (report.state, "job 1 is" in report.reason) == (JobState.UNKNOWN, True)
 
 
-@pytest.mark.promise("What is no id of the scheduler spoils no question and no order.")
+@pytest.mark.promise("A malformed job id affects no query and no command for other jobs.")
 def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
     assert answer.scheduler_job_id
@@ -115,8 +115,8 @@ def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.promise("A submit command that a signal ended is never called refused.")
-@pytest.mark.promise("Refused is said only for known words; other words are worth another try.")
+@pytest.mark.promise("hpcq never calls a submit command that a signal ended refused.")
+@pytest.mark.promise("hpcq reports a refusal only for known words; other words lead to another attempt.")
 @pytest.mark.parametrize(
     ("code", "words", "fate"),
     [

@@ -37,7 +37,7 @@ def test_nodes_seen_from_inside_a_reservation(flags: str, outside: NodeCondition
     }
 
 
-@pytest.mark.promise("`allocated+` is a node at work.")
+@pytest.mark.promise("A node in state `allocated+` counts as busy.")
 @pytest.mark.parametrize(
     ("word", "condition"),
     [
@@ -124,7 +124,7 @@ def test_accounting_rows() -> None:
     assert slurm().read_history(Completed(1, b"", "Slurm accounting storage is disabled")) == []
 
 
-@pytest.mark.promise("A suspended job is said to stand still.")
+@pytest.mark.promise("hpcq reports a suspended job as standing still.")
 def test_a_job_that_stands_still_is_said_to() -> None:
     [row] = slurm().read_poll(Completed(0, b"1000\n7|SUSPENDED|1000|one|n1|None\n", ""))
     assert (row.state, row.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")

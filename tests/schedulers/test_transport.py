@@ -66,7 +66,7 @@ def test_a_long_script_is_no_problem(transport: Transport) -> None:
     assert transport.sh(script).text.strip() == "y" * 50
 
 
-@pytest.mark.promise("Hostile names travel both ways.")
+@pytest.mark.promise("File names with any characters are copied correctly in both directions.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_travel_both_ways(transport: Transport, tmp_path: Path, name: str) -> None:
@@ -133,7 +133,7 @@ def test_the_submitting_shells_settings_do_not_travel(transport: Transport, monk
     assert transport.sh("env | grep -E '^(SBATCH|SLURM)_'; true").text == ""
 
 
-@pytest.mark.promise("What selects the scheduler's instance reaches its commands; nothing else of the person's shell does.")
+@pytest.mark.promise("Of the user's shell, only variables that select the scheduler's instance reach its commands.")
 def test_what_selects_the_instance_travels_and_the_cluster_file_may_set_it(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

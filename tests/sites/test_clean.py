@@ -80,7 +80,7 @@ def test_only_runs_that_ended_may_go_and_each_other_says_why_it_stays(cluster: C
     assert set(kept) == {ENDED, LIVE, UNENDED, UNKNOWN, YOUNG}
 
 
-@pytest.mark.promise("hpcq clean touches nothing but run folders, and follows no link.")
+@pytest.mark.promise("hpcq clean touches only run folders and follows no link.")
 def test_what_is_removed_is_that_and_nothing_else(cluster: Cluster) -> None:
     found = run_folders(cluster.site.cluster, cluster.site.scheduler, cluster.runs, 30 * DAY_S)
     told = remove(cluster.site.cluster, cluster.site.scheduler, found)
@@ -109,7 +109,7 @@ def test_a_work_directory_that_cannot_be_listed_is_an_error_and_none_is_none(clu
         cluster.look()
 
 
-@pytest.mark.promise("hpcq clean touches nothing but run folders, and follows no link.")
+@pytest.mark.promise("hpcq clean touches only run folders and follows no link.")
 def test_a_link_in_place_of_a_run_is_not_followed(cluster: Cluster, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     (cluster.base / ENDED).rename(precious)
@@ -160,7 +160,7 @@ def test_a_new_run_removes_old_ones_and_says_so(cluster: Cluster, monkeypatch: p
     assert said == ["sim: in runs"]
 
 
-@pytest.mark.promise("hpcq clean shows first what would go and removes only with its flag.")
+@pytest.mark.promise("hpcq clean lists what it would remove and removes it only with its flag.")
 def test_the_verb_shows_first_and_removes_only_with_its_flag(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,7 +181,7 @@ def test_the_verb_shows_first_and_removes_only_with_its_flag(
 # -- private by construction -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.promise("Everything that hpcq makes on a cluster is its user's alone.")
+@pytest.mark.promise("Only its user can access what hpcq creates on a cluster.")
 def test_whatever_a_script_makes_on_a_cluster_is_private(tmp_path: Path) -> None:
     old = os.umask(0o022)
     try:

@@ -344,7 +344,7 @@ def test_the_folder_of_the_stop_file_is_opened_before_it_is_asked_for(tmp_path: 
     assert account.stopped is not None
 
 
-@pytest.mark.promise("Nothing starts where a stop file lies.")
+@pytest.mark.promise("While a stop file exists, hpcq starts no job.")
 def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, shares_account=True)
     (site.folder / "work" / "hpcq").mkdir(parents=True)

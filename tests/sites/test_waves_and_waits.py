@@ -38,7 +38,7 @@ def test_waves_of_which_nothing_arrives_come_ever_less_often_and_end(site: FakeS
     assert set(site.reasons().values()) == {"nothing of the last wave arrived: no answer from the scheduler"}
 
 
-@pytest.mark.promise("A wave whose answers were lost and that is found by its names is followed without a pause.")
+@pytest.mark.promise("If a wave's answers were lost but its jobs are found by name, the next wave follows without a pause.")
 def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite) -> None:
     def lost_answer(one: object) -> object:
         site.scheduler.take(one)  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite
     assert not [text for text in site.said if "submitting again" in text]
 
 
-@pytest.mark.promise("An id that two jobs would share is none: the jobs are found by their names.")
+@pytest.mark.promise("hpcq rejects an id that two jobs would share and finds the jobs by name.")
 def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
     """A wrapper prints the same words for each job, which read like an id: the jobs are found by their names."""
 
@@ -137,7 +137,7 @@ def test_a_claim_counts_although_its_mark_cannot_be_written(
 # -- waits ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.promise("A node that does not respond for a moment ends no patience with the user who has it.")
+@pytest.mark.promise("A node that briefly does not respond does not shorten the wait for the user who occupies it.")
 def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> None:
     """Users have it for 100 s; then it does not respond for 8 s. Down for so long it is not."""
     site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 600")
@@ -149,7 +149,7 @@ def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> 
 
 
 @pytest.mark.promise("A reboot is counted from when the node went down, however long it was busy before.")
-@pytest.mark.promise("A wait whose reason changes is said again, with its new end.")
+@pytest.mark.promise("When the reason of a wait changes, hpcq reports it again with the new end.")
 def test_a_reboot_is_counted_from_when_the_node_went_down(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 600")
     site.cluster = replace(site.cluster, reboot_within_s=300.0)

@@ -245,7 +245,7 @@ def test_names_that_cannot_be_are_refused(say: Any) -> None:
     assert "groups of facts are" in say("facts", "show", "n1", "--only", "nix", expect=2).err
 
 
-@pytest.mark.promise("A retraction taken back after pruning loses nothing at the next pruning.")
+@pytest.mark.promise("A retraction that is undone after pruning loses no data at the next pruning.")
 def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     for day in range(-6, 0):

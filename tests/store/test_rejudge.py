@@ -58,7 +58,7 @@ def test_pruned_results_keep_their_findings(history: History) -> None:
     assert rows(history, "SELECT count(*) FROM result_finding") == before
 
 
-@pytest.mark.promise("A newer rule never looks like a change of the machine.")
+@pytest.mark.promise("A new version of a rule is not reported as a change of the machine.")
 @pytest.mark.heavy
 def test_a_newer_rule_is_no_change_of_the_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)

@@ -58,7 +58,7 @@ def busy(cpu: int) -> Iterator[None]:
             hog.wait()
 
 
-@pytest.mark.promise("What queued in a socket while its receiver waited for a CPU is no throughput.")
+@pytest.mark.promise("Bytes that queued in a socket while its receiver waited for a CPU do not raise the throughput.")
 @pytest.mark.parametrize(("kernel", "options"), [("tcp_stream", {}), ("udp_stream", {"rate_bps": 9e8})])
 def test_what_queued_while_the_receiver_waited_is_no_rate(
     programs: Programs, tmp_path: Path, kernel: str, options: dict[str, Any]
@@ -77,7 +77,7 @@ def test_what_queued_while_the_receiver_waited_is_no_rate(
     assert max(rates) < 1.15e9, rates  # the bucket's burst of 32 kB is 3 % of 10 ms
 
 
-@pytest.mark.promise("What is sent is noise, not the zero page of the kernel.")
+@pytest.mark.promise("Senders send noise, not the kernel's zero page.")
 def test_what_is_sent_is_no_zero_page(server: Server) -> None:
     """The kernel's zero page stays in the cache: 1.23 times the throughput of a buffer that somebody wrote."""
     with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer, _channel(peer) as channel:
@@ -88,7 +88,7 @@ def test_what_is_sent_is_no_zero_page(server: Server) -> None:
     assert all(len(set(page)) > 100 for page in pages)
 
 
-@pytest.mark.promise("A warm-up that a pause undid is said.")
+@pytest.mark.promise("The result says if a pause undid the warm-up.")
 def test_a_pause_that_takes_the_window_back_is_said(server: Server) -> None:
     """A snapshot of 256 CPUs takes over 100 ms, in which nothing is sent; here the client lets two seconds pass."""
     after_idle = Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle")
@@ -142,7 +142,7 @@ def _warnings_after(server: Server, pause_s: float) -> set[str]:
     return {line.split(" ")[0].removeprefix("warning.") for line in report if line.startswith("warning.")}
 
 
-@pytest.mark.promise("Slow start inside a measurement is said.")
+@pytest.mark.promise("The result says if slow start fell into the measurement.")
 @on_the_clock
 def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.05, rate_bps=2e8) as pair:
@@ -177,7 +177,7 @@ def test_a_reply_after_its_time_is_late_and_stays_among_the_round_trips(programs
     assert max(late) > 300, late
 
 
-@pytest.mark.promise("A percentile needs samples above it.")
+@pytest.mark.promise("A percentile is reported only if enough samples lie above it.")
 def test_percentiles_need_samples_above_them(server: Server) -> None:
     def known(count: int) -> set[str]:
         line = server.run("tcp_pingpong", operation_count_max=count, duration_s=60, warmup_s=0).line
@@ -189,7 +189,7 @@ def test_percentiles_need_samples_above_them(server: Server) -> None:
     assert known(5000) == {"round_trip_p50_ns", "round_trip_p90_ns", "round_trip_p99_ns", "round_trip_p999_ns"}
 
 
-@pytest.mark.promise("A datagram that does not fit the MTU is said to go in fragments.")
+@pytest.mark.promise("The result says if a datagram exceeds the MTU and is fragmented.")
 def test_fragments_are_said(programs: Programs, tmp_path: Path) -> None:
     with joined(tmp_path) as pair:
 
@@ -231,7 +231,7 @@ def test_cpu_time_ends_with_the_stop(programs: Programs, tmp_path: Path) -> None
     assert long["server_cpu_ratio"] > 0.4 * short["server_cpu_ratio"]
 
 
-@pytest.mark.promise("A tiny rate sends one datagram, no flood.")
+@pytest.mark.promise("A tiny rate sends one datagram, not a burst.")
 def test_a_tiny_rate_sends_no_flood(server: Server) -> None:
     done = server.run("udp_stream", rate_bps=1e-9, duration_s=0.5, warmup_s=0)
     assert done.rc == 1
@@ -277,7 +277,7 @@ def test_loss_is_that_of_the_line(programs: Programs, tmp_path: Path, loss_ratio
     assert abs(lost - expected) < 4 * math.sqrt(expected * (1 - loss_ratio))
 
 
-@pytest.mark.promise("Flows add up, and each of them sends.")
+@pytest.mark.promise("Each flow sends, and the result is their sum.")
 @on_the_clock
 def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
     """A window of 32 KiB per round trip of 20 ms: four flows bring four times as much, each its quarter."""
@@ -294,7 +294,7 @@ def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
     assert fairness[-1] > 0.98, fairness
 
 
-@pytest.mark.promise("The tail of many flows does not thin out their rate.")
+@pytest.mark.promise("The uneven end of many flows does not lower their measured rate.")
 @on_the_clock
 @pytest.mark.parametrize("direction", ["client_to_server", pytest.param("server_to_client", marks=pytest.mark.long)])
 def test_many_flows_fill_the_line_and_no_more(programs: Programs, tmp_path: Path, direction: str) -> None:
