@@ -20,7 +20,7 @@ from typing import Any
 
 from hpcq.described.output import Read, UnreadableError, command, read_output, same_command, sent_at_least, sizes
 from hpcq.kernels import SIZE_OPTION, Described, Kernel, Shape, kernels
-from hpcq.run_folder.paths import parse_json
+from hpcq.run_folder.paths import parse_json, read_regular
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Find out how a program died, from its standard error: the signal, and known crashes of libraries.
@@ -559,7 +559,7 @@ def _object(content: bytes | None) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 

@@ -8,13 +8,15 @@ Hides the file names of docs/architecture.md, section "A run folder", and makes 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hpcq.errors import CHANGED_HINT, StoreError, of_the_machine
 
@@ -89,10 +91,34 @@ class RunFolder:
         return f"hpcq-{self.run}-{cluster_name}"
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that a job wrote. Raises OSError.
+
+    A pipe would be waited for without end, a link may lead to a device or to somebody's file: in place of a file, either
+    counts as if nothing was there, so the error is a FileNotFoundError whose words say it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise FileNotFoundError(errno.ENOENT, "is a link: must be a file of its own", str(path)) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, "is a pipe, a folder or a device: must be a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file that a job wrote. Raises OSError as `open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file. Raises StoreError that names the file."""
     try:
-        found = parse_json(path.read_bytes())
+        found = parse_json(read_regular(path))
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -103,7 +129,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_json_or_none(path: Path) -> dict[str, Any] | None:
     """Like `read_json`, but None if the file is absent or unreadable: a job may have died while it wrote the file."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_regular(path))
     except (OSError, ValueError):
         return None
 

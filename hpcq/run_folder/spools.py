@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from hpcq.planning.plan import job_name_of
 from hpcq.run_folder.journal import Attempt, StepKey
 from hpcq.run_folder.lines import RawLine, kept_sizes, measured_sizes
-from hpcq.run_folder.paths import parse_json
+from hpcq.run_folder.paths import open_regular, parse_json, read_regular
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'
@@ -60,7 +60,7 @@ class Spool:
         self._places: dict[str, dict[StepKey, list[tuple[int, int]]]] = {}
         offset = 0
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 for line in file:
                     self._take(line, offset)
                     offset += len(line)
@@ -80,7 +80,7 @@ class Spool:
         places = self._places.get(job, {}).get(step)
         if places is None:
             return [RawLine(sizes, None, hashlib.sha256(sizes or b"").digest())]
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             found = [self._read(file, offset, size) for offset, size in places]
         return [replace(raw, content=sizes, said="") if sizes and raw.content is None else raw for raw in found]
 
@@ -110,7 +110,11 @@ class Spool:
 
 def _kept(folder: Path) -> dict[tuple[str, StepKey], bytes]:
     named = ((path, _KEPT.fullmatch(path.name)) for path in sorted(folder.glob("*.sizes")))
-    read = (((name[1], (int(name[2]), int(name[3]))), kept_sizes(path.read_bytes())) for path, name in named if name)
+    read = (
+        ((name[1], (int(name[2]), int(name[3]))), kept_sizes(read_regular(path)))
+        for path, name in named
+        if name and path.is_file() and not path.is_symlink()
+    )
     return {key: sizes for key, sizes in read if sizes is not None}
 
 
@@ -129,7 +133,7 @@ def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
     """Return the measurements in an attempt's spool, by job; empty if there is no spool."""
     found: dict[str, set[StepKey]] = {}
     try:
-        with (folder / SPOOL).open("rb") as file:
+        with open_regular(folder / SPOOL) as file:
             for line in file:
                 measured = spooled_step(line) if line.endswith(b"}\n") else None  # otherwise torn
                 if measured is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,24 @@ def test_a_damaged_line_is_a_row_with_its_reason(  # noqa: PLR0917
     assert found.startswith(reason)
     assert ask(database, "SELECT exit_code FROM v_not_measured WHERE outcome = ?", outcome) == [rc]
     assert load(database, builder).read_count == 0
+
+
+@pytest.mark.promise("A pipe, a link or a device in place of a file of a job stops no load: it counts as no file.")
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_what_is_no_file_is_not_waited_for(builder: RunBuilder, database: Path, kind: str) -> None:
+    make: dict[str, Callable[[Path], None]] = {
+        "pipe": os.mkfifo,
+        "link": lambda path: path.symlink_to("/dev/zero"),
+        "folder": lambda path: path.mkdir(),
+    }
+    damaged(builder, b"", 4, "note\nbind: Address already in use\n")
+    line = builder.line_path("j00001", 1, 1, 1)
+    for path in (line, line.with_suffix(".err"), line.with_name("facts-n1.json"), line.with_name("spool.jsonl")):
+        path.unlink(missing_ok=True)
+        make[kind](path)
+    load(database, builder)
+    [found] = reasons(database, "failed")
+    assert found.startswith("no result line; exit code 4")
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [

@@ -24,7 +24,7 @@ from hpcq.planning.links import split
 from hpcq.planning.plan import job_name_of, pair_index_of
 from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
 from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw, skipped_sizes, utc_or_none, whole
-from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none
+from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none, read_regular
 from hpcq.run_folder.spools import SPOOL, Spool
 from hpcq.store.database import transaction, writing
 from hpcq.store.load.row_keys import Builds, JobKeys, PlanRows, TestKeys
@@ -406,7 +406,7 @@ class ClusterLoader(PlanRows):
             self._database.execute("INSERT OR IGNORE INTO node_facts (attempt_id, node_id, fact_set_id) VALUES (?, ?, ?)", row)
             return facts
         try:
-            content = path.read_bytes()
+            content = read_regular(path)
             facts = parse_json(content)
         except FileNotFoundError:
             return None
