@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.kernels.kernel_programs import Programs, Server, make
+from tests.kernels.kernel_programs import SOURCES, Programs, Server, make
 
 #: CentOS 7 and SLES 12: older systems have no Linux that the kernels' socket options know.
 GLIBC_FLOOR = (2, 17)
@@ -91,3 +92,21 @@ def test_measures_with_musl(with_musl: Path, programs: Programs, secret: Path) -
             subprocess.run([one, text], capture_output=True, text=True, check=True).stdout for one in (with_musl, programs.net)
         ]
         assert len({re.sub(r'"build_id":"\w+"', "", one) for one in said}) == 1
+
+
+@pytest.mark.promise("A compiler for a 32-bit system refuses the kernels by name.")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="-m32 is a flag of compilers for x86")
+def test_a_32_bit_system_is_refused() -> None:
+    checked: list[str | Path] = [
+        "cc",
+        "-fsyntax-only",
+        "-std=c11",
+        '-DHPCQ_BUILD_ID="none"',
+        "-I",
+        SOURCES,
+        SOURCES / "build_id.c",
+    ]
+    assert subprocess.run(checked, check=False).returncode == 0
+    refused = subprocess.run([*checked, "-m32"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "need a 64-bit system" in refused.stderr
