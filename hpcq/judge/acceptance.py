@@ -200,6 +200,7 @@ class _Fit:
     widths: Floats = field(default_factory=lambda: np.zeros(0))
     slow: dict[int, _Slow] = field(default_factory=dict)
     slow_groups: dict[tuple[int, str], float] = field(default_factory=dict)
+    slow_across: float | None = None
     slow_between: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def usable(self) -> Bools:
@@ -281,10 +282,9 @@ class _Judge:
         client, server, night = now.client[rows], now.server[rows], now.night[rows]
         value = np.where(now.outcome[rows] == Outcome.FAILED, np.nan, now.value[rows])
         disturbed = now.outcome[rows] == Outcome.DISTURBED
-        if disturbed.sum() * 2 > np.isfinite(value).sum():
-            disturbed = np.zeros(len(rows), bool)  # most jobs run beside other work here: that is the usual state
-        failed = now.outcome[rows] == Outcome.FAILED
-        failed |= np.isin(rows, list(self.known.broken))
+        if self._disturbed_as_usual(name, disturbed, value):
+            disturbed = np.zeros(len(rows), bool)
+        failed = (now.outcome[rows] == Outcome.FAILED) | np.isin(rows, list(self.known.broken))
         cell = self.cells.of(client, server)
         left = np.full(len(rows), np.nan)
         errors = np.zeros(len(rows))
@@ -311,6 +311,8 @@ class _Judge:
                     scatter.sigma**2 * (1 / common.row_count + 1 / max(1, nodes)) + self._run_scatter(name, sizes) ** 2
                 )
         alone = np.isfinite(value) & ~known_rows
+        if self.trusted and alone.any() and not known_rows.any() and not sizes.is_loss:
+            self.notes.append(f"{name}: the baseline has nothing of it, so its jobs are compared with each other only")
         if alone.any():
             left[alone] = (value - level.level[cell])[alone]
             if not known_rows.any() and level.scatter is not None:
@@ -323,6 +325,11 @@ class _Judge:
         fit.explained = np.zeros(len(rows), bool)
         fit.prepare()
         return fit
+
+    def _disturbed_as_usual(self, name: str, disturbed: Bools, value: Floats) -> bool:
+        """Whether most jobs of a test, the earlier ones too, ran beside other work: that is the usual state here."""
+        past = self.before.disturbed(name) if self.before is not None else (0, 0)
+        return bool((disturbed.sum() + past[0]) * 2 > np.isfinite(value).sum() + past[1])
 
     def _without_any_group(  # noqa: PLR0917 - columns of one table
         self, change: Floats, client: Ints, server: Ints, use: Bools, level: float, sizes: _Sizes
@@ -364,6 +371,10 @@ class _Judge:
         self._groups()
         self._links()
         told = self._told()
+        for fit in self.fits:
+            if len(fit.scatter.centres) > 1:
+                remark = self.known.remarks.get(fit.name, "")
+                self.notes.append(f"{fit.name}: its speed changes from job to job{f'; {remark}' if remark else ''}")
         effects = {one.test: (one.slower, one.one_way) for one in told}
         nodes = [self._node(node, effects) for node in self.targets]
         said = tuple(one for one, _ in nodes)
@@ -372,9 +383,8 @@ class _Judge:
         bad = self._accused() | suspects | set(self.known.flaws)
         behind = self._behind()
         measured = {self.names[node] for fit in self.fits for node in fit.client[np.isfinite(fit.left)]}
-        unsettled: tuple[Pair, ...] = ()
-        if self.cluster_unsure:
-            unsettled = self._sample()
+        unsettled = {pair for name in self._accused() & suspects for pair in self._pairs(self._against(self.index[name]))}
+        unsettled |= set(self._sample()) if self.cluster_unsure else set()
         return RunVerdict(
             said,
             tuple(self.things),
@@ -384,8 +394,8 @@ class _Judge:
             tuple(sorted(measured - bad - behind)),
             tuple(sorted(self.open)),
             tuple(self._explained()),
-            unsettled,
-            frozenset(name for name in self._accused() if self._mostly_bad(self.index[name])),
+            tuple(sorted(unsettled)),
+            frozenset(one.name for one in said if one.word is Word.FAILED and self._mostly_bad(self.index[one.name])),
             self._words(),
             tuple(self.notes),
         )
@@ -424,6 +434,11 @@ class _Judge:
         slower: list[str] = []
         worst, sure = 0.0, True
         for fit in self.fits:
+            if fit.slow_across is not None:
+                what = _percent(fit, fit.slow_across, "below the baseline", "of the packets lost")
+                slower.append(f"{fit.name.removesuffix(PACKETS)}: {what} on every pair across groups, and fine inside them")
+                worst, self.cluster_slow = min(worst, fit.slow_across), True
+                continue
             everywhere = self._fails_everywhere(fit)
             if everywhere:
                 slower.append(everywhere)
@@ -574,7 +589,10 @@ class _Judge:
         mine = [(fit, np.flatnonzero((fit.client == node) | (fit.server == node)).astype(np.int32)) for fit in self.fits]
         mine = [(fit, rows) for fit, rows in mine if len(rows)]
         if not mine:
-            return _node_says(name, Word.NOT_COVERED, self.known.missing.get(name, "nothing was measured with it")), False
+            mine_now = np.flatnonzero((self.now.client == node) | (self.now.server == node)) if node != NOBODY else ()
+            why = next((self.known.reasons[int(row)] for row in mine_now if int(row) in self.known.reasons), "")
+            why = why or self.known.missing.get(name, "nothing was measured with it")
+            return _node_says(name, Word.NOT_COVERED, why), False
         accused = self._against(node)
         if accused:
             return self._accused_node(name, node, accused)
@@ -614,8 +632,16 @@ class _Judge:
 
     def _against(self, node: int) -> list[tuple[_Fit, Ints]]:
         """The rows that accuse a node: slow as a whole, else low too often."""
-        found = [(fit, fit.slow[node].rows) for fit in self.fits if node in fit.slow]
+        found = [(fit, self._slow_rows(fit, node)) for fit in self.fits if node in fit.slow]
         return found + self.flapping.get(node, [])
+
+    @staticmethod
+    def _slow_rows(fit: _Fit, node: int) -> Ints:
+        """Of the rows in which it is slow as a whole, those that show it themselves: one fine pair does not clear it."""
+        slow = fit.slow[node]
+        half = fit.scatter.below_nearest(fit.left[slow.rows] - slow.change) < -slow.change / 2
+        found: Ints = slow.rows[half | fit.low[slow.rows]]
+        return found
 
     def _accused_node(self, name: str, node: int, against: list[tuple[_Fit, Ints]]) -> tuple[Said, bool]:
         partners: set[int] = set()
@@ -640,8 +666,11 @@ class _Judge:
             what = f"{what}; it was {100 * (1 - exp(self.slow_before[name])):.0f} % slower than its like in the baseline itself"
         reason = f"bad with {shown}{fine_words}: {what}"
         reason = f"{self.known.flaws[name]}; {reason}" if name in self.known.flaws else reason
+        failing = {int(fit.client[row] + fit.server[row] - node) for fit, rows in against for row in rows if fit.failed[row]}
         sure = len(nights) >= RUNS_MIN and len(jobs) >= JOBS_MIN
-        sure |= len(jobs) >= SURE_JOBS and len(partners) >= SURE_PARTNERS and self.final
+        once = self.final and not (flaps and self._nights(node) > len(nights))
+        sure |= len(jobs) >= SURE_JOBS and len(partners) >= SURE_PARTNERS and once
+        sure |= len(failing) >= SURE_PARTNERS and once
         if len(partners) < PARTNERS_MIN or not sure:
             few = "one partner only" if len(partners) < PARTNERS_MIN else "one run only"
             return _node_says(name, Word.INCONCLUSIVE, f"{reason}; seen with {few}", self._ratio(against)), True
@@ -652,11 +681,15 @@ class _Judge:
         found: set[int] = set()
         bad: set[int] = set()
         for fit in self.fits:
-            for row in np.flatnonzero((fit.client == node) | (fit.server == node)):
+            against = set(self._slow_rows(fit, node).tolist()) if node in fit.slow else set()
+            for row in np.flatnonzero((fit.client == node) | (fit.server == node)).tolist():
                 other = int(fit.client[row] + fit.server[row] - node)
-                slow = fit.low[row] or (node in fit.slow and row in fit.slow[node].rows)
-                (bad if slow else found).add(other)
+                (bad if fit.low[row] or row in against else found).add(other)
         return found - bad
+
+    def _nights(self, node: int) -> int:
+        """In how many runs it was measured."""
+        return len({int(one) for fit in self.fits for one in fit.night[(fit.client == node) | (fit.server == node)]})
 
     def _job_count(self, node: int) -> int:
         return len(
@@ -676,19 +709,29 @@ class _Judge:
             for role, name in ((CLIENT, "client"), (SERVER, "server")):
                 ends = fit.client if role == CLIENT else fit.server
                 planned = rows[ends[rows] == node]
-                if not len(planned):
+                wanted = self._planned(fit.name, node, role)
+                if not len(wanted):
                     return f"{fit.name} was not measured with it as the {name}", False
-                others = fit.client[planned] + fit.server[planned] - node
                 tells = fit.usable()[planned]
-                partners, clean = set(others.tolist()), set(others[tells].tolist())
+                partners = {int(self.now.client[row] + self.now.server[row] - node) for row in wanted}
+                clean = set((fit.client[planned] + fit.server[planned] - node)[tells].tolist())
                 if len(clean) >= min(PARTNERS_MIN, max(1, len(partners))):
                     continue
-                reason = self._reason_of(fit, np.isin(np.arange(len(fit.rows)), planned[~tells]))
+                why = [self.known.reasons[int(row)] for row in wanted if int(row) in self.known.reasons]
+                reason = f": {max(set(why), key=why.count)}" if why else ""
                 if not reason and fit.disturbed[planned].any():
                     reason = ": other work ran on its nodes during the test"
                 have = f"{fit.name} as the {name}: {len(clean)} of {len(partners)} partners can tell"
                 return f"{have}{reason or ', the others are bad themselves'}", not reason
         return "", False
+
+    def _planned(self, test: str, node: int, role: int) -> Ints:
+        """The rows of a test in which a node has a role, those without a value too."""
+        number = next(number for number, one in enumerate(self.now.tests) if one.name == test)
+        found: Ints = np.flatnonzero((self.now.test == number) & ((self.now.client, self.now.server)[role] == node)).astype(
+            np.int32
+        )
+        return found
 
     def _unsure(self, node: int, effects: Mapping[str, tuple[float, float]]) -> tuple[str, bool]:
         """Whether it may be slower by what matters."""
@@ -807,14 +850,15 @@ class _Judge:
 
     def _explained(self) -> Iterable[tuple[Pair, ...]]:
         for name in sorted(self._accused()):
-            against = self._against(self.index[name])
-            yield tuple(
-                sorted({(self.names[fit.client[row]], self.names[fit.server[row]]) for fit, rows in against for row in rows})
-            )
+            yield self._pairs(self._against(self.index[name]))
         for fit in self.fits:
             for group, _ in fit.slow_groups:
                 rows = np.flatnonzero((self.group[fit.client] == group) != (self.group[fit.server] == group))
                 yield tuple(sorted({(self.names[fit.client[row]], self.names[fit.server[row]]) for row in rows}))
+
+    def _pairs(self, against: Sequence[tuple[_Fit, Ints]]) -> tuple[Pair, ...]:
+        ends = {(int(fit.client[row]), int(fit.server[row])) for fit, rows in against for row in rows}
+        return tuple(sorted((self.names[client], self.names[server]) for client, server in ends))
 
     def _words(self) -> dict[Pair, str]:
         found: dict[Pair, str] = {}
@@ -925,7 +969,7 @@ def _without_any_one(  # noqa: PLR0917 - columns of one table
     crowded = [node for node in nodes if counts[node] * 4 > use.sum()]
     for node in crowded:
         rest = use & (client != node) & (server != node)
-        if rest.sum() < 2 or abs(float(np.median(change[rest])) - level) > max(abs(level) / 2, sizes.effect / 2):
+        if rest.sum() < 2 or abs(float(np.quantile(change[rest], 0.75)) - level) > max(abs(level) / 2, sizes.effect / 2):
             return False
     return True
 
@@ -1055,6 +1099,13 @@ class _Before:
         """How its jobs scatter."""
         return self.known[name][0].scatter if name in self.known else None
 
+    def disturbed(self, name: str) -> tuple[int, int]:
+        """Of how many jobs with a value how many ran beside other work: (these, all)."""
+        if name not in self.number:
+            return 0, 0
+        mine = (self.values.test == self.number[name]) & np.isfinite(self.values.value)
+        return int((mine & (self.values.outcome == Outcome.DISTURBED)).sum()), int(mine.sum())
+
     def night_scatter(self, name: str) -> float:
         """How far the common level of its runs scatters."""
         return self.nights.get(name, 0.0)
@@ -1073,6 +1124,7 @@ class _Accuser:
 
     def of_test(self, fit: _Fit) -> None:
         """Tell groups, then nodes that are slow as a whole, until nothing of this test stands out."""
+        self._across(fit)
         self._groups(fit)
         self._nodes(fit)
 
@@ -1081,6 +1133,8 @@ class _Accuser:
         fit.explained[:] = False
         fit.slow.clear()
         fit.slow_groups.clear()
+        fit.slow_between.clear()
+        fit.slow_across = None
         fit.prepare()
         self.of_test(fit)
 
@@ -1159,6 +1213,25 @@ class _Accuser:
         )
 
     # -- groups ---------------------------------------------------------------------------------------------------------
+
+    def _across(self, fit: _Fit) -> None:
+        """Tell the way between all groups, where nearly every pair across is slow and pairs inside groups are fine."""
+        ends = self.group[fit.client], self.group[fit.server]
+        known = (ends[0] != NOBODY) & (ends[1] != NOBODY) & fit.usable()
+        across, inside = known & (ends[0] != ends[1]), known & (ends[0] == ends[1])
+        groups = sorted(set(ends[0][across].tolist()) | set(ends[1][across].tolist()))
+        one = self._slow(fit, np.flatnonzero(across))
+        if one is None or one.z < self.z or one.change > -fit.sizes.effect or inside.sum() < PAIRS_MIN:
+            return
+        if across.sum() < 2 * PAIRS_MIN or not self._fine(fit, inside, one.change):
+            return
+        if float(np.mean(fit.left[across] < one.change / 2)) < NEARLY_ALL:
+            return
+        fit.explained |= across
+        if len(groups) == 2:
+            fit.slow_between[groups[0], groups[1]] = one.change
+        else:
+            fit.slow_across = one.change
 
     def _groups(self, fit: _Fit) -> None:
         for group in sorted(set(self.group.tolist()) - {NOBODY}):

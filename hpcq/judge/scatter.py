@@ -100,4 +100,4 @@ def _is_level(part: np.ndarray[tuple[int], np.dtype[np.intp]], of_count: int, en
             used.update(ends[row])
             count += 1
     everybody = len({node for pair in ends for node in pair})
-    return count >= max(LEVEL_PAIRS, LEVEL_PAIRS_SHARE * everybody)
+    return count >= max(min(LEVEL_PAIRS, everybody // 2), LEVEL_PAIRS_SHARE * everybody)
