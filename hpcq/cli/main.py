@@ -26,40 +26,27 @@ from hpcq.errors import Exit, HpcqError, of_the_machine
 from hpcq.visible import visible_streams
 
 # ----------------------------------------------------------------------------------------------------------------------
-# `hpcq completion`: what completes hpcq's words in bash, zsh and fish.
+# Completion of hpcq's words in bash, zsh and fish, by the variable of Click: _HPCQ_COMPLETE=bash_source hpcq
 #
 # Click completes verbs, options and choices. The names below come from the database, or from files on this machine. What
 # cannot be read completes nothing: a shell that waits for the next key is no place for an error.
 
 
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
-_VARIABLE = "_HPCQ_COMPLETE"
+#: Set by a person to bash_source, and by the printed script when a shell asks.
+_COMPLETE = "_HPCQ_COMPLETE"
 _RUNS_SHOWN = 50
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(list(_SHELLS)))
-def completion(shell: str) -> int:
-    """Print what completes hpcq's words in a SHELL: verbs, options, runs, nodes, kernels, clusters.
-
-    \b
-    bash: eval "$(hpcq completion bash)"                                   in ~/.bashrc
-    zsh:  eval "$(hpcq completion zsh)"                                    in ~/.zshrc
-    fish: hpcq completion fish > ~/.config/fish/completions/hpcq.fish
-
-    \b
-    Example: hpcq completion bash
-    """
-    chosen = _SHELLS[shell](click.get_current_context().find_root().command, {}, "hpcq", _VARIABLE)
-    click.echo(chosen.source_template % chosen.source_vars())
-    return Exit.OK
-
-
 def complete(root: click.Command, instruction: str) -> int:
-    """Answer a shell. instruction: `bash_complete` and the like, from the variable that the printed script sets."""
-    shell = _SHELLS.get(instruction.partition("_")[0])
-    if shell is None:
+    """Answer a shell. instruction: `bash_source` prints the script, `bash_complete` is what the script asks."""
+    name, _, action = instruction.partition("_")
+    shell = _SHELLS.get(name)
+    if shell is None or action not in {"source", "complete"}:
         return Exit.USAGE
+    if action == "source":
+        click.echo(shell(root, {}, "hpcq", _COMPLETE).source())
+        return Exit.OK
 
     class Completing(shell):  # type: ignore[misc, valid-type]
         """Click's completion, and names that only hpcq knows."""
@@ -74,7 +61,7 @@ def complete(root: click.Command, instruction: str) -> int:
                 return list(asked.shell_complete(context, begun))
             return [CompletionItem(name) for name in found if name.startswith(begun)]
 
-    click.echo(Completing(root, {}, "hpcq", _VARIABLE).complete())
+    click.echo(Completing(root, {}, "hpcq", _COMPLETE).complete())
     return Exit.OK
 
 
@@ -252,9 +239,6 @@ _DEBUG = "--debug"
 #: What a shell sees of a program that SIGPIPE ended: 0 would look like a verdict that nobody has read.
 _BY_SIGPIPE = 128 + signal.SIGPIPE
 
-#: What the script of `hpcq completion` sets when a shell asks.
-_COMPLETE = "_HPCQ_COMPLETE"
-
 #: Verbs whose jobs may still be in a queue when the keyboard stops them.
 _QUEUING = {"run", "resume", "cancel", "status", "accept", "stage"}
 
@@ -266,37 +250,31 @@ _GROUPS = {
     "Measure": {
         "run": ("run.campaigns", "Run a campaign: build, plan, measure, load, report."),
         "plan": ("run.campaigns", "Show what a campaign would run, where and how long."),
-        "check": ("run.checks", "Check campaign and cluster files without a cluster."),
+        "check": ("run.checks", "Check campaign and cluster files without a cluster; print their schemas."),
         "status": ("run.campaigns", "Show how far a run is."),
         "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
         "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
         "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
-        "load": ("publish.report", "Load a run's files into the database (again)."),
         "import": ("keep.imports", "Bring in results of other programs from their files."),
     },
     "Read": {
-        "runs": ("read.query", "List the runs in the database, newest first."),
+        "runs": ("read.query", "List the runs in the database, newest first, and what they cost."),
         "results": ("read.results", "Show results, by run, kernel and pair."),
-        "node": ("read.nodes", "Show all about one node: verdict, measurements, partners, changes, facts."),
-        "nodes": ("read.nodes", "List all nodes: last verdict, last measurement, level beside the others."),
+        "nodes": ("read.nodes", "List nodes, or show all about one: verdicts, measurements, partners, facts."),
         "show": ("read.show", "Show one result with the evidence of both ends."),
         "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
-        "cost": ("read.nodes", "Show what the tests cost: node-hours by month and account."),
         "report": ("publish.report", "Write the page of a run, a stretch of time, a node, a cluster."),
-        "export": ("publish.export", "Write a run for other programs: CSV, Parquet, JUnit, Markdown, Prometheus."),
+        "export": ("publish.export", "Write a run for other programs: CSV, JUnit, Prometheus, ...; dashboards."),
         "plot": ("publish.plot", "Draw a picture: size curves, heat map, history; SVG, PNG or PDF."),
-        "dashboard": ("publish.dashboard", "Print a dashboard over the database, for Grafana or Datasette."),
         "sql": ("read.query", "Run a SELECT on the database, which it cannot change."),
     },
     "Judge": {
         "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
-        "ledger": ("read.ledger", "Show what acceptances said of nodes, links, groups and collectives."),
         "health": ("judge.health", "Let the nodes' own health checks read the verdicts."),
         "gate": ("judge.gate", "Propose bounds for gates from history."),
         "regressions": ("judge.regressions", "Say which series got worse, since when, and what differs."),
         "compare": ("judge.compare", "Compare two runs or stretches of time, pair by pair."),
-        "history": ("judge.history", "Show one series over time, with its changes of level."),
-        "series": ("judge.history", "List the series: what may be compared over time."),
+        "history": ("judge.history", "List series, or show one over time, with its changes of level."),
         "blame": ("judge.blame", "Find the slow node, link or group in pair results, and the pairs that would tell."),
         "detect": ("judge.detect", "Find change points in any CSV, or test before against after."),
     },
@@ -306,18 +284,15 @@ _GROUPS = {
         "annotate": ("keep.annotations", "Add a note to a run, series, result or node."),
         "retract": ("keep.annotations", "Declare results bad; they stay, but count no more."),
         "event": ("keep.annotations", "Write down what happened to machines."),
-        "db": ("keep.db", "Look after the database: check, merge, prune, groups."),
+        "db": ("keep.db", "Fill the database and look after it: load, check, merge, prune, groups."),
     },
     "Set up": {
         "doctor": ("run.doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
-        "cluster": ("run.clusters", "List clusters, and check what one of them has."),
-        "build": ("run.clusters", "Build the kernels on a cluster."),
+        "cluster": ("run.clusters", "List clusters, check what one of them has, build the kernels there."),
         "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
         "schedule": ("run.schedule", "Nightly samples and the watcher after maintenance, by timers."),
         "notify": ("run.notify", "Tell a command of yours about verdicts that changed: mail, chat, ticket."),
         "lab": ("run.lab", "A cluster in a box: two real Slurm clusters on this machine."),
-        "completion": ("main", "Print what completes hpcq's words in bash, zsh or fish."),
-        "schema": ("run.clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
     },
     "": {"stage": ("run.stage", "One stage of a run; what the workflow calls.")},
 }

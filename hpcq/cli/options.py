@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from hpcq.errors import UserError
 
@@ -97,6 +98,19 @@ def clusters_option(function: _Function) -> _Function:
 def json_option(function: _Function) -> _Function:
     """--json."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(function)
+
+
+def refuse_beside(view: str, used: Collection[str]) -> None:
+    """Refuse each option on the command line that `view` would leave out without a word.
+
+    view: what the person asked for, as typed (--links). used: names of the parameters that it obeys.
+    """
+    context = click.get_current_context()
+    for one in context.command.params:
+        typed = context.get_parameter_source(one.name or "") is ParameterSource.COMMANDLINE
+        if typed and one.name not in {*used, "database", "as_json"}:
+            name = one.opts[0] if isinstance(one, click.Option) else one.human_readable_name
+            raise UserError(f"{name}: {view} does not use it: must be left out", f"{context.command_path} --help")
 
 
 def near(path: Path) -> str:
@@ -197,7 +211,7 @@ def chosen(connection: Connection, filters: dict[str, Any]) -> Chosen:
     metrics = metrics_of(connection, filters["metric"])
     rows = [row for row in select(connection, wanted) if row.kernel in metrics]
     if not rows and any(filters.values()):
-        raise UserError("no series fits", "hpcq series without options lists them all")
+        raise UserError("no series fits", "hpcq history without options lists them all")
     return Chosen(rows, metrics, facts)
 
 

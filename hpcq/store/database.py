@@ -92,8 +92,8 @@ _STEPS = 1_000_000
 INTERRUPTED = "interrupted"
 #: What `writing` and `reading` yield. Floors above name this type without importing sqlite3.
 Connection = sqlite3.Connection
-_DAMAGED = "take the last good copy of the file; or load every run folder into a new one: hpcq load RUN --db NEW"
-_NOTHING_LOST = "nothing was changed: type it again later; of a run that has ended, `hpcq load RUN`"
+_DAMAGED = "take the last good copy of the file; or load every run folder into a new one: hpcq db load RUN --db NEW"
+_NOTHING_LOST = "nothing was changed: type it again later; of a run that has ended, `hpcq db load RUN`"
 
 
 @contextmanager
@@ -129,14 +129,14 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{path}: has version {version}, this hpcq reads {SCHEMA_VERSION}",
-                f"`hpcq db upgrade --db {path}` converts it",
+                f"`hpcq db load --db {path}` converts it",
             )
         kind, name = differing(database, assets.database_schema().read_text("utf-8")) or ("", "")
         if kind == "table":
             raise _of_an_earlier_state(path, name)
         if kind:
             raise StoreError(
-                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db upgrade --db {path}` rebuilds it"
+                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db load --db {path}` rebuilds it"
             )
         database.execute("PRAGMA query_only = ON")
         yield database
@@ -260,7 +260,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
 def _of_an_earlier_state(path: Path, table: str) -> StoreError:
     return StoreError(
         f"{path}: its table {table} is not the one that this hpcq writes: a state of hpcq before its first release made it",
-        f"load the run folders into a new one: hpcq load RUN --db NEW; {path} stays as it is",
+        f"load the run folders into a new one: hpcq db load RUN --db NEW; {path} stays as it is",
     )
 
 

@@ -228,13 +228,13 @@ def find_series(database: Connection, text: str) -> SeriesRow:
     else:
         kernel, client, server, *more = [*text.split("/"), "", ""]
         if any(more):
-            raise UserError(f"{text!r} has {text.count('/') + 1} parts: must be KERNEL/CLIENT/SERVER", "hpcq series lists them")
+            raise UserError(f"{text!r} has {text.count('/') + 1} parts: must be KERNEL/CLIENT/SERVER", "hpcq history lists them")
         wanted = Filter(kernel=kernel or None, client=client or None, server=server or None)
         fitting = select(database, wanted)
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise UserError(f"{text!r} is not a series", "hpcq series lists them; give its number or KERNEL/CLIENT/SERVER")
+        raise UserError(f"{text!r} is not a series", "hpcq history lists them; give its number or KERNEL/CLIENT/SERVER")
     shown = "; ".join(f"{row.series_id} {row.label}" for row in fitting[:8])
     raise UserError(f"{text!r} fits {len(fitting)} series", f"name one by its number: {shown}")
 

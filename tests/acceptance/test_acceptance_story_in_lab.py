@@ -102,7 +102,7 @@ def test_a_slow_node_a_lossy_pair_and_a_slow_leaf_are_found_at_once(lab8: Runnin
         found = exactly(desk, healthy | behind | {"n08": "failed", LINK: "failed", "leaf2": "failed"})
     finally:
         lab8.command("mend", "alpha")
-    kept = json.loads(desk.hpcq("ledger", "--node", "alpha-n05", "--json").stdout)
+    kept = json.loads(desk.hpcq("nodes", "alpha-n05", "--verdicts", "--json").stdout)
     links = [(row["kind"], row["name"], row["nodes"]) for row in kept if row["kind"] == "link"]
     assert links == [("link", f"alpha-{LINK}", ["alpha-n01", "alpha-n05"])]
     assert [line["by_apply"] for line in found["commands"]] == [True], "the drain of n08"
@@ -269,7 +269,7 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     only = ("--against", "good", "--node", "alpha-n02", "--apply")
     waiting = accept(desk, *only, expect=4)
     assert (waiting["verdicts"], waiting["runs"], waiting["applied"]) == ({"n02": "not_covered"}, [], [])
-    [row] = json.loads(desk.hpcq("ledger", "--node", "alpha-n02", "--json").stdout)
+    [row] = json.loads(desk.hpcq("nodes", "alpha-n02", "--verdicts", "--json").stdout)
     assert row["verdict"] == "failed", "it was not measured, so it has not got any better"
     [release] = [one["command"] for one in waiting["commands"]]
     lab8.exec("alpha", "sh", "-c", release)
@@ -283,5 +283,5 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     wait_for_states(desk, n02="idle")
     quiet = watcher.tick(0)
     assert (quiet["nodes"], quiet["runs"]) == ([], []), "a second time there is nothing to do"
-    found = json.loads(desk.hpcq("ledger", "--json").stdout)
+    found = json.loads(desk.hpcq("nodes", "--verdicts", "--json").stdout)
     assert {row["name"]: row["verdict"] for row in found} == dict.fromkeys(NODES, "pass")

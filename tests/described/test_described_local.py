@@ -130,9 +130,9 @@ def test_plan_shows_what_would_be_started(done: LocalDesk) -> None:
 def test_the_run_has_its_own_copy_of_the_description(done: LocalDesk) -> None:
     (done.folder / "kernels" / "foreign_rate.yaml").rename(done.folder / "gone.yaml")
     try:
-        assert done.json("load")["clusters"][0]["known_count"] > 0
+        assert done.json("db", "load")["clusters"][0]["known_count"] > 0
         (done.folder / "results.db").rename(done.folder / "before.db")
-        done.hpcq("load")
+        done.hpcq("db", "load")
         assert of_mode(done, "good")["value"] == 12.5e6
         assert {one["verdict"] for one in done.json("results", expect=3)["gates"]} == {"pass", "failed"}
     finally:

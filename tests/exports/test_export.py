@@ -191,7 +191,7 @@ def test_a_name_that_the_run_has_not_is_refused(whole: Path, capsys: pytest.Capt
         "export --format csv --to",
         "report --to",
         "report --node n1 --to",
-        "dashboard grafana --to",
+        "export --format grafana --to",
         "health write",
         "plot curve -o",
     ],

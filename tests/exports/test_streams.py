@@ -82,7 +82,7 @@ def test_what_json_cannot_hold_is_no_defect(database: Path, capsys: pytest.Captu
 def test_a_head_without_rows_is_told(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs", "--db", str(database)]) == 0
     assert capsys.readouterr().err == ""
-    assert run(["cost", "--since", "2030-01", "--db", str(database)]) == 0
+    assert run(["runs", "--cost", "--since", "2030-01", "--db", str(database)]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 1
     assert said.err.strip()

@@ -178,7 +178,7 @@ def _database_is_whole(scene: Scene) -> Iterator[str]:
             if said not in ([], ["ok"]):
                 yield f"{pragma}: {said[:3]}"
     before = _digest(path)
-    loaded = scene.desk.json("load")
+    loaded = scene.desk.json("db", "load")
     if any(one["read_count"] for one in loaded["clusters"]):
         yield f"a second load read something: {loaded['clusters']}"
     if _digest(path) != before:

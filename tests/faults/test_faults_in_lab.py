@@ -184,7 +184,7 @@ def test_cancel_leaves_nothing_queued(desk: Desk) -> None:
     while desk.lab.exec("alpha", "squeue", "-h", "-u", "labuser", "-t", "PD,R,CF"):
         assert time.monotonic() < deadline, "jobs are left"
         time.sleep(0.3)
-    desk.hpcq("load")
+    desk.hpcq("db", "load")
     rows = desk.rows("SELECT outcome, reason FROM v_results")
     assert len(rows) == 6
     assert all(row["reason"] for row in rows)

@@ -52,17 +52,17 @@ def test_a_flaw_that_both_have_explains_no_difference(wrong: History, say: Any) 
     assert SAID in say(wrong, "results")[2]
 
 
-@pytest.mark.promise("`hpcq node` says what fails on a node, and why.")
+@pytest.mark.promise("`hpcq nodes` says what fails on a node, and why.")
 def test_the_node_says_what_is_wrong_with_it(wrong: History, say: Any) -> None:
-    _, _, said = say(wrong, "node", "n2", "--since", "90d")
+    _, _, said = say(wrong, "nodes", "n2", "--since", "90d")
     assert "evidence      n2 has an MTU of 1300 bytes, n1 of 1500 bytes (2 findings)" in said
     assert "failing" not in said
     wrong.night(0, failing=["n2"], **JUDGED)
-    _, found, _ = say(wrong, "node", "n2", "--since", "90d", "--json")
+    _, found, _ = say(wrong, "nodes", "n2", "--since", "90d", "--json")
     failed = "tcp_stream 64 KiB n1 > n2: all 2 results of 1 job failed: fewer than two datagrams arrived of 5096 sent"
     assert found["failing"] == [failed]
-    assert f"failing       {failed}" in say(wrong, "node", "n2", "--since", "90d")[2]
-    assert "failing" not in say(wrong, "node", "n3", "--since", "90d")[2]
+    assert f"failing       {failed}" in say(wrong, "nodes", "n2", "--since", "90d")[2]
+    assert "failing" not in say(wrong, "nodes", "n3", "--since", "90d")[2]
 
 
 @pytest.mark.promise("Reasons that differ in numbers only are one reason.")

@@ -103,14 +103,14 @@ def test_filters(slowed: History, wanted: Filter, count: int) -> None:
     "words", [["--where", "sizes=1"], ["--fact", "nic.color=red"], ["--group", "leaf9"], ["--metric", "speed"]]
 )
 def test_names_that_nothing_has_are_answered_with_those_that_are_there(slowed: History, ask: Any, words: list[str]) -> None:
-    code, said = ask(slowed, "series", *words)
+    code, said = ask(slowed, "history", *words)
     assert code == 2
     assert "hint: " in said
 
 
 @pytest.mark.promise("`history` of a stretch in which nothing was measured exits 4.")
 def test_series_and_history(slowed: History, ask: Any) -> None:
-    code, rows = ask(slowed, "series", "--node", "n2")
+    code, rows = ask(slowed, "history", "--node", "n2")
     assert code == 0
     assert [(row["client"], row["server"], row["result_count"]) for row in rows] == [("n1", "n2", 60)]
     assert rows[0]["message_bytes"] == 65536
@@ -239,7 +239,7 @@ def test_evidence_that_goes_along_with_a_change(tmp_path: Path, ask: Any, capsys
 
 def test_for_people_too(slowed: History, capsys: pytest.CaptureFixture[str]) -> None:
     for words, seen in (
-        (["series"], "tcp_stream"),
+        (["history"], "tcp_stream"),
         (["history", "1"], "<- worse from here"),
         (["regressions", "--since", "2026-10-25"], "differs by 100 %"),
         (["compare", "2026-10", "2026-11-10.."], "worse"),
@@ -249,7 +249,7 @@ def test_for_people_too(slowed: History, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_filters_say_what_there_is(slowed: History, ask: Any) -> None:
-    code, found = ask(slowed, "series", "--fact", "sysctl.net.core.rmem_max=212992")
+    code, found = ask(slowed, "history", "--fact", "sysctl.net.core.rmem_max=212992")
     assert (code, [(one["client"], one["server"], one["result_count"]) for one in found]) == (0, [("n1", "n2", -SLOW_SINCE)])
     for words, said in (
         (["--fact", "sysctl.net.core.rmem_max=1"], "no node ever had sysctl.net.core.rmem_max=1"),
@@ -257,8 +257,8 @@ def test_filters_say_what_there_is(slowed: History, ask: Any) -> None:
         (["--kernel", "tcp_strem"], "--kernel: 'tcp_strem' is not a kernel of any series here: the nearest is tcp_stream"),
         (["--client", "n2"], "--client: 'n2' is not a client of any series here"),
     ):
-        code, told = ask(slowed, "series", *words)
+        code, told = ask(slowed, "history", *words)
         assert code == 2
         assert said in told
-    assert "there are 212992, 4194304" in ask(slowed, "series", "--fact", "sysctl.net.core.rmem_max=1")[1]
+    assert "there are 212992, 4194304" in ask(slowed, "history", "--fact", "sysctl.net.core.rmem_max=1")[1]
     assert "'tcp_strem/n1' is not a series" in ask(slowed, "history", "tcp_strem/n1")[1]

@@ -148,7 +148,7 @@ def test_one_scheduler_query_a_second_at_most(measured: Desk) -> None:
 
 def test_loading_again_changes_nothing(measured: Desk) -> None:
     before = measured.rows("SELECT count(*) AS n FROM result")
-    loaded = json.loads(measured.hpcq("load", "--json").stdout)
+    loaded = json.loads(measured.hpcq("db", "load", "--json").stdout)
     assert [one["read_count"] for one in loaded["clusters"]] == [0, 0]
     assert measured.rows("SELECT count(*) AS n FROM result") == before
 

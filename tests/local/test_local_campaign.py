@@ -63,7 +63,7 @@ def test_run_ends_with_results_and_where_everything_is(done: LocalDesk) -> None:
 def test_reading_verbs_print_json_only(done: LocalDesk) -> None:
     assert {row["outcome"] for row in done.json("results")["results"]} == {"measured"}
     assert [one["stage"] for one in done.json("status")["clusters"]] == ["loaded"]
-    assert done.json("load")["clusters"][0]["read_count"] == 0
+    assert done.json("db", "load")["clusters"][0]["read_count"] == 0
     assert Path(done.json("report")["report"]) == done.run_folder / "report.html"
     assert [plan["cluster"] for plan in done.json("plan", "try.yaml")] == ["tiny"]
     found = {one["name"]: one["described"] is not None for one in done.json("kernels")}
@@ -124,7 +124,7 @@ def test_cancel_ends_jobs_and_says_what_is_missing(tmp_path: Path) -> None:
     status = desk.json("cancel")
     counts = status["clusters"][0]["counts"]
     assert (counts["live_attempt_count"], counts["pending_pair_count"], counts["cancelled"]) == (0, 0, True)
-    desk.hpcq("load")
+    desk.hpcq("db", "load")
     [row] = desk.rows("SELECT outcome, reason FROM v_results")
     assert row["outcome"] != "measured"
     assert row["reason"]
@@ -171,7 +171,7 @@ def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
     error = json.loads((desk.run_folder / "bare" / "build.error.json").read_text())
     assert error["stage"] == "build"
     assert desk.json("status")["clusters"][0]["error"] == error["message"]
-    said = desk.hpcq("build", "bare", expect=1)
+    said = desk.hpcq("cluster", "build", "bare", expect=1)
     assert said.stderr.startswith("error: bare: hpcq-net: does not build with no-such-cc:\n")
     said = desk.hpcq("run", "--detach", "try.yaml", expect=1)
     assert "error: bare: hpcq-net: does not build with no-such-cc:\n" in said.stderr

@@ -37,7 +37,7 @@ def test_a_campaign_as_one_tournament(tmp_path: Path) -> None:
     at_once = desk.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count' ORDER BY 1")
     assert [row["value"] for row in at_once] == [1, 2]
     assert desk.rows("SELECT count(*) AS n FROM v_attempts") == [{"n": 6}]
-    said = desk.json("load")
+    said = desk.json("db", "load")
     assert [(one["read_count"], one["known_count"]) for one in said["clusters"]] == [(0, 12)]
     planned = json.loads((desk.run_folder / "tiny" / "plan.json").read_text())
     assert [one["job_count"] for one in planned["cost"]["allocations"]] == [6, 1, 1]

@@ -145,7 +145,7 @@ def test_results_of_a_description_that_is_refused_now_load_into_another_database
     with pytest.raises(UserError):
         kernel_of(old, path.name, own_kernels())
     fresh = tmp_path / "fresh.db"
-    desk.hpcq("load", str(desk.run_folder), "--db", str(fresh))
+    desk.hpcq("db", "load", str(desk.run_folder), "--db", str(fresh))
     with sqlite3.connect(fresh) as database:
         assert database.execute("SELECT outcome, value FROM v_results").fetchall() == [("measured", 12.5e6)]
     path.unlink()

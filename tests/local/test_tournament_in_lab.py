@@ -109,7 +109,7 @@ def test_facts_of_every_node_came_once(measured: Desk) -> None:
 
 
 def test_loading_again_changes_nothing(measured: Desk) -> None:
-    said = json.loads(measured.hpcq("load", "--json").stdout)
+    said = json.loads(measured.hpcq("db", "load", "--json").stdout)
     assert [(one["read_count"], one["known_count"]) for one in said["clusters"]] == [(0, 48)]
 
 

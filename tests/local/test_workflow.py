@@ -135,7 +135,7 @@ def test_several_campaigns_killed_and_taken_up(desk: LocalDesk) -> None:
         ["show", "1"],
         ["status"],
         ["status", "--json"],
-        ["load", "--json"],
+        ["db", "load", "--json"],
         ["kernels", "tcp_stream"],
         ["cluster", "list"],
     ],
@@ -162,13 +162,13 @@ def measured_desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     return desk
 
 
-@pytest.mark.promise("`hpcq load` of a run without a plan exits 4 and says that nothing was loaded.")
+@pytest.mark.promise("`hpcq db load` of a run without a plan exits 4 and says that nothing was loaded.")
 @pytest.mark.fast
 def test_loading_a_run_without_a_plan_is_incomplete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny")
     run = open_run(tmp_path / desk.campaign(), [tmp_path / "clusters"], tmp_path / "results.db", tmp_path / "runs")
-    words = ["load", "--db", str(tmp_path / "results.db"), "--runs", str(tmp_path / "runs")]
+    words = ["db", "load", "--db", str(tmp_path / "results.db"), "--runs", str(tmp_path / "runs")]
     assert hpcq(words) == 4
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{run.run}: no cluster has a plan yet: nothing was loaded\n")

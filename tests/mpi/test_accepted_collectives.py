@@ -224,7 +224,7 @@ def test_accept_runs_the_collective_on_the_set_of_its_baseline(lab: RunningLab, 
     assert {"alpha-n03" in pair for pair in together["pairs"]["slow"]} <= {True}
     assert [one["name"] for one in cluster["nodes"]] == ["alpha-n03"]
     assert cluster["nodes"][0]["verdict"] != "pass"
-    kept = json.loads(desk.hpcq("ledger", "--node", "alpha-n02", "--json").stdout)
+    kept = json.loads(desk.hpcq("nodes", "alpha-n02", "--verdicts", "--json").stdout)
     [row] = [one for one in kept if one["kind"] == "collective"]
     assert (row["verdict"], row["run"]) == (together["verdict"], cluster["runs"][-1])
     assert row["name"].endswith(" on alpha-n[01-04]")

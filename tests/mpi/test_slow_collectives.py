@@ -159,7 +159,7 @@ def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_pa
     assert say(made, "report", *SINCE, "--to", str(page))[0] == 3
     assert "its pairs: none of 6 judged pairs" in page.read_text()
     assert say(made, "regressions", *SINCE, "--record")[0] == 3
-    told = say(made, "node", "n1", "--since", "90d")[1]
+    told = say(made, "nodes", "n1", "--since", "90d")[1]
     assert "n2" in told
     assert "n[2-4]" not in told
 
@@ -267,7 +267,7 @@ def test_a_node_selects_every_test_that_it_took_part_in(tmp_path: Path, say: Any
     assert say(made, "regressions", *SINCE, "--record")[0] == 3
     assert places("changes", "list", "--node", "n4") == of_sets
     assert say(made, "export", "latest", "--format", "csv", "--node", "n3")[1].count("n[2-4]") == 2
-    for verb in (["series"], ["results"], ["changes", "list"], ["event", "list"]):
+    for verb in (["history"], ["results"], ["changes", "list"], ["event", "list"]):
         code, words = say(made, *verb, "--node", "n[2-4]")
         assert (code, "n4" in words) == (2, True), words
     assert say(made, "retract", "--run", "latest", "--node", "n4", "--why", "it was open")[0] == 0

@@ -102,7 +102,7 @@ def test_a_collective_of_the_ledger_stands_on_the_pages_of_its_nodes_and_decides
     assert code == 0, "a collective names no node"
     assert "collective" in listed
     assert say(made, "ledger", "--exit-code")[0] == 3
-    assert f"last acceptance of collective {NAME}: FAIL: why" in " ".join(say(made, "node", "n3")[1].split())
+    assert f"last acceptance of collective {NAME}: FAIL: why" in " ".join(say(made, "nodes", "n3")[1].split())
     page = say(made, *of_node)
     assert (page[0], json_of(page[1])["verdict"]) == (page_before[0], json_of(page_before[1])["verdict"])
     assert f"last acceptance of collective {NAME}: FAIL" in " ".join(json_of(page[1])["reasons"])

@@ -125,7 +125,7 @@ def test_results_that_were_not_loaded(home: Path) -> None:
     assert told(home, "runs")[made.run].found == "alpha: measured, and not all of it is loaded"
     loaded.unlink()
     found = told(home, "runs")[made.run]
-    assert (found.state, found.advice) == ("bad", f"hpcq load {made.run}")
+    assert (found.state, found.advice) == ("bad", f"hpcq db load {made.run}")
     write_json(loaded, {})
     (home / "results.db").unlink()
     finished(home, run="nightly-20261122T020000Z-00ff")
@@ -141,7 +141,7 @@ def test_a_database_that_is_none_or_old_or_torn(home: Path) -> None:
     with pytest.MonkeyPatch.context() as later:
         later.setattr("hpcq.store.database.SCHEMA_VERSION", 2)
         found = told(home, "database")["readable"]
-    assert (found.state, found.advice) == ("bad", f"hpcq db upgrade --db {path}")
+    assert (found.state, found.advice) == ("bad", f"hpcq db load --db {path}")
     size = path.stat().st_size
     with path.open("r+b") as file:
         for page in range(8, size // 4096, 3):

@@ -150,5 +150,5 @@ def test_a_maintenance_from_end_to_end(live8: Live, tmp_path: Path) -> None:
     live8.until(lambda: {state(live8, f"n0{number}") for number in range(1, 9)} == {("free", "")}, "nodes back with users")
     quiet = accept(desk, expect=0)
     assert (quiet["nodes"], quiet["runs"]) == ([], [])
-    found = json.loads(desk.hpcq("ledger", "--json").stdout)
+    found = json.loads(desk.hpcq("nodes", "--verdicts", "--json").stdout)
     assert {row["verdict"] for row in found if row["kind"] == "node"} == {"pass"}

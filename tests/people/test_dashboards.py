@@ -124,7 +124,7 @@ def test_every_table_and_view_of_the_database_is_described(database: Path) -> No
 
 
 def test_the_dashboard_of_grafana_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hpcq(["dashboard", "grafana"]) == 0
+    assert hpcq(["export", "--format", "grafana"]) == 0
     board = json.loads(capsys.readouterr().out)
     assert board == grafana()
     [asked_on_import] = board["__inputs"]

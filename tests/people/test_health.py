@@ -32,11 +32,11 @@ def judged(tmp_path: Path) -> Path:
     return made.database
 
 
-@pytest.mark.promise("hpcq ledger --exit-code ends with 0 only for a node whose last verdict is a pass.")
+@pytest.mark.promise("hpcq nodes --verdicts --exit-code ends with 0 only for a node whose last verdict is a pass.")
 def test_the_exit_code_of_a_node(judged: Path) -> None:
-    codes = {node: run(["ledger", "--node", node, "--exit-code", "--db", str(judged)]) for node in ("n1", "n2", "n3", "n4")}
+    codes = {node: run(["nodes", node, "--verdicts", "--exit-code", "--db", str(judged)]) for node in ("n1", "n2", "n3", "n4")}
     assert codes == {"n1": 0, "n2": 3, "n3": 4, "n4": 4}
-    assert run(["ledger", "--node", "n2", "--db", str(judged)]) == 0
+    assert run(["nodes", "n2", "--verdicts", "--db", str(judged)]) == 0
 
 
 @pytest.mark.promise("The health file names every node of a cluster, those without a verdict too.")

@@ -16,21 +16,21 @@ pytestmark = pytest.mark.fast
 
 def test_a_node_whole(ask: Asked) -> None:
     runs = len(ask.json("runs", "--limit", "99"))
-    found = ask.json("node", "n2", "--since", "40d")
+    found = ask.json("nodes", "n2", "--since", "40d")
     assert (found["cluster"], found["node"], found["boot_id"]) == ("alpha", "n2", "second-boot-of-n2")
     assert found["counts"] == {"measured": runs * 10}
-    worst = ask.json("node", "n2", "--since", "3d")["partners"][0]
+    worst = ask.json("nodes", "n2", "--since", "3d")["partners"][0]
     assert worst["partner"] == "n4"
     assert worst["level_ratio"] < 0.9
     assert [one["kind"] for one in found["events"]] == ["reboot"]
     assert found["groups"] == {"rack": "r1"}
-    words = ask.words("node", "alpha/n2")
+    words = ask.words("nodes", "alpha/n2")
     for part in ("last verdict  none: hpcq accept gives one", "slowest partners since 30d", "recorded changes: none", "reboot"):
         assert part in words
 
 
 def test_an_unknown_node_is_refused_with_the_nearest(ask: Asked) -> None:
-    assert "'n22' is not a node in this database: the nearest is n2" in ask.words("node", "n22", expect=2)
+    assert "'n22' is not a node in this database: the nearest is n2" in ask.words("nodes", "n22", expect=2)
 
 
 @pytest.mark.promise("A slow node makes none of its partners slow.")
@@ -89,7 +89,7 @@ def test_results_of_a_stretch_in_another_order(ask: Asked) -> None:
 
 
 def test_the_cost_counts_each_allocation_once(ask: Asked) -> None:
-    found = ask.json("cost", "--since", "40d")
+    found = ask.json("runs", "--cost", "--since", "40d")
     assert sum(one["run_count"] for one in found) == NIGHTS
     assert sum(one["job_count"] for one in found) == NIGHTS * len(NODES) * (len(NODES) - 1)
     seconds = ask.json(
@@ -107,5 +107,5 @@ def test_pairs_of_a_tournament_cost_once(tmp_path: Path, capsys: pytest.CaptureF
             "UPDATE attempt SET tag = 'hpcq-g1/' || job_id, nodes = 'n1 n2 n3 n4', started_utc = '2026-11-20T02:00:00.0Z',"
             " ended_utc = '2026-11-20T02:30:00.0Z'"
         )
-    [found] = Asked(made.database, capsys).json("cost", "--since", "2026-11-01")
+    [found] = Asked(made.database, capsys).json("runs", "--cost", "--since", "2026-11-01")
     assert (found["month"], found["job_count"], found["node_hours"]) == ("2026-11", 1, 2.0)

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.fast
 
 VERBS = (
     "runs", "results", "results --all-metrics --limit 40", "results --each", "results --findings", "results --group-by rack",
-    "results --since 9d --sort median", "node n2", "node n4 --all", "nodes", "nodes --sort level", "cost", "show 1",
-    "facts show n1", "facts diff n2 first", "ledger", "series", "history tcp_stream/n1/n2",
+    "results --since 9d --sort median", "nodes n2", "nodes n4 --all", "nodes", "nodes --sort level", "runs --cost", "show 1",
+    "facts show n1", "facts diff n2 first", "nodes --verdicts", "history", "history tcp_stream/n1/n2",
     "history tcp_stream/n1/n4 --since 9d",
     "regressions --since 15d --all", "compare 30d..9d 2d --all", "event list", "baseline list", "changes list", "kernels",
     "kernels udp_stream", "db check", "gate propose", "blame", "sql 'SELECT * FROM v_results LIMIT 5'",
@@ -32,20 +32,20 @@ VERBS = (
 #: Runs the verbs in one process whose terminal is the pseudo-terminal, and writes down what each table was made of.
 _PROGRAM = """
 import json, os, shlex, sys
-from hpcq.cli import fitted, rows
+from hpcq.cli import output
 from hpcq.cli.main import run
 tables = []
-whole = fitted.print_fitted
+whole = output.print_fitted
 def recording(found, columns, title, out):
     print("<table>", file=out, flush=True)
     whole(found, columns, title, out)
     out.flush()
     print("</table>", file=out, flush=True)
-    fields = [rows.as_mapping(one) for one in found]
-    shown = [text for one in columns if any(rows.cells(one, fields))
-             for text in [rows.head(one), *rows.cells(one, fields)]]
+    fields = [output.as_mapping(one) for one in found]
+    shown = [text for one in columns if any(output.cells(one, fields))
+             for text in [output.head(one), *output.cells(one, fields)]]
     tables.append([verb, [" ".join(text.split()) for text in shown]])
-fitted.print_fitted = recording
+output.print_fitted = recording
 codes = {}
 for verb in json.loads(sys.argv[1]):
     plain = verb.split()[0] in {"kernels", "schedule", "cluster"}

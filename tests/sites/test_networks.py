@@ -82,13 +82,13 @@ def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Pat
         builder.everything()
         load_run(tmp_path / "results.db", builder.path)
     database = ["--db", str(tmp_path / "results.db"), "--json"]
-    assert hpcq(["series", "--kernel", "tcp_stream", *database]) == 0
+    assert hpcq(["history", "--kernel", "tcp_stream", *database]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {(row["client"], row["network"]) for row in rows} == {(n, i) for n in ("n1", "n2") for i in ("ib0", "eth0")}
     assert {row["variant"] for row in rows} == {"network=ib0", "network=eth0"}
-    assert hpcq(["series", "--kernel", "tcp_stream", "--network", "ib0", *database]) == 0
+    assert hpcq(["history", "--kernel", "tcp_stream", "--network", "ib0", *database]) == 0
     assert {row["network"] for row in json.loads(capsys.readouterr().out)} == {"ib0"}
-    assert hpcq(["series", "--network", "opa0", *database]) == 2
+    assert hpcq(["history", "--network", "opa0", *database]) == 2
     assert "--network" in capsys.readouterr().err
     assert hpcq(["nodes", *database]) == 0
     assert [row["node"] for row in json.loads(capsys.readouterr().out)][:2] == ["n1", "n2"]
@@ -113,7 +113,7 @@ def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.Capt
     hpcq(["results", "latest", "--json", *database])
     told = json.loads(capsys.readouterr().out)["results"]
     assert {(row["network"], row["network_name"]) for row in told} == {("eth0", "eth")}
-    assert hpcq(["series", "--network", "ib", "--json", *database]) == 0
+    assert hpcq(["history", "--network", "ib", "--json", *database]) == 0
     assert {(row["network"], row["network_name"]) for row in json.loads(capsys.readouterr().out)} == {("ib0", "ib")}
     page = tmp_path / "page.html"
     hpcq(["report", "latest", "--to", str(page), *database, "--runs", str(tmp_path / "none")])

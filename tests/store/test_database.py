@@ -244,7 +244,7 @@ def test_a_database_of_an_earlier_state_of_the_schema_says_so(path: Path) -> Non
             opened(path),
         ):
             pass
-        assert "hpcq load RUN --db NEW" in str(caught.value.hint)
+        assert "hpcq db load RUN --db NEW" in str(caught.value.hint)
     assert path.read_bytes() == before
 
 

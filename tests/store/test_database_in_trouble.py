@@ -103,7 +103,7 @@ def test_a_locked_database_loses_nothing(builder: RunBuilder, path: Path, monkey
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked by another process") as raised:
             load_run(path, builder.path)
-        assert "`hpcq load RUN`" in str(raised.value.hint)
+        assert "`hpcq db load RUN`" in str(raised.value.hint)
     assert load_run(path, builder.path).complete
 
 
@@ -135,7 +135,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from hpcq.store import database
-    from hpcq.store.load import missing
+    from hpcq.store.load import cluster
     from hpcq.store.load.cluster import load_run
 
     prepare = database._prepare
@@ -143,7 +143,7 @@ KILLED = """
         prepare(connection, path)
         connection.execute("PRAGMA cache_size = 5")  # so that pages reach the file long before the commit
     database._prepare = small_cache
-    missing.choose_final = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    cluster.choose_final = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     load_run(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 

@@ -305,7 +305,7 @@ def test_facts_hold_from_their_time_on(site: Importing) -> None:
     before = site.database.read_bytes()
     site.bring(nights(4), *words)
     assert site.database.read_bytes() == before
-    assert site.json("cost", "--since", "2026-01") == []
+    assert site.json("runs", "--cost", "--since", "2026-01") == []
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_groups_are_added_as_for_measured_nodes(site: Importing) -> None:
     site.bring(nights(6, slow="n3"))
     leaves = site.file("leaves.csv", [f"{node},{'leaf1' if node < 'n5' else 'leaf2'}" for node in NODES], "node,group")
     assert "8 nodes with a new group" in site.words("db", "groups", leaves, "--cluster", "alpha")
-    assert site.json("series", "--group", "leaf1")
+    assert site.json("history", "--group", "leaf1")
 
 
 def test_a_set_of_nodes_is_a_collective(site: Importing) -> None:

@@ -115,10 +115,10 @@ def test_groups(history: History, say: Any, tmp_path: Path) -> None:
     file = tmp_path / "leaves.csv"
     file.write_text("node,group\nn1,leaf1\nn2,leaf1\nn3,leaf2\nn99,leaf2\n")
     assert "n99" in say("db", "groups", str(file), "--cluster", "alpha").err
-    assert [row["server"] for row in say("series", "--group", "leaf2", "--json")] == ["n4"]
+    assert [row["server"] for row in say("history", "--group", "leaf2", "--json")] == ["n4"]
     file.write_text("n3,leaf1\n")
     say("db", "groups", str(file), "--cluster", "alpha")
-    assert len(say("series", "--group", "leaf1", "--json")) == 2
+    assert len(say("history", "--group", "leaf1", "--json")) == 2
 
 
 def test_check_finds_what_is_wrong(history: History, say: Any) -> None:
@@ -176,7 +176,7 @@ def test_merging_sites(history: History, say: Any, tmp_path: Path, capsys: pytes
         assert (merged["new_count"], merged["known_count"]) == (new, known)
     assert other.database.read_bytes() == digest
     assert all(one["ok"] for one in say("db", "check", "--json"))
-    assert {row["cluster"] for row in say("series", "--json")} == {"alpha", "beta"}
+    assert {row["cluster"] for row in say("history", "--json")} == {"alpha", "beta"}
     assert {name: rows_of(history.database, f"SELECT count(*) FROM {name}")[0] for name in counts} == counts
     assert rows_of(history.database, "SELECT count(*) FROM v_results WHERE run LIKE 'siteb%'") == [8]
     assert rows_of(history.database, "SELECT reason FROM v_retractions") == ["bad", "bad"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.judge.regressions import pairs_json, print_change, print_pairs, whole_stretch
-from hpcq.cli.options import NUMBER, chosen, database_option, filter_options, json_option
+from hpcq.cli.options import NUMBER, chosen, database_option, filter_options, json_option, refuse_beside
 from hpcq.cli.output import Column, print_json, print_rows, sparkline
 from hpcq.errors import Exit, UserError
 
@@ -48,18 +48,39 @@ _POINT = (
 _SPREAD = ("lowest", "highest", "n")
 
 
+#: By view, the options that it obeys.
+_FILTERS = {"kernel", "cluster", "client", "server", "node", "group", "network", "where", "fact", "metric"}
+_USED = {"SERIES": {"name", "stretch", "metric", "last"}, "the list of series": _FILTERS}
+
+
 @click.command()
+@click.argument("name", metavar="[SERIES]", required=False)
+@click.option("--since", "stretch", help="Of SERIES: only this stretch: 30d, 2026-11, 90d..30d, a run.")
+@click.option("--last", type=NUMBER, help="Of SERIES: only the newest N points.")
 @filter_options
 @database_option
 @json_option
-def series(filters: dict[str, Any], database: Path, as_json: bool) -> int:
-    """List the series: what may be compared over time.
+def history(  # noqa: PLR0917 - Click passes by name
+    name: str | None, stretch: str | None, last: int | None, filters: dict[str, Any], database: Path, as_json: bool
+) -> int:
+    """List the series, or show one over time, with its changes of level and what differs at each.
 
-    A series is one kernel with the same parameters between the same two nodes, over one network and with one toolchain.
+    A series is one kernel with the same parameters between the same two nodes, over one network and with one toolchain: what
+    may be compared over time. SERIES is a number of the list, or KERNEL/CLIENT/SERVER where that names only one. One row is
+    one job: its median. Exit code 4 when nothing was measured in the stretch.
 
     \b
-    Example: hpcq series --node n2 --where message_bytes=64KiB
+    Example: hpcq history --node n2 --where message_bytes=64KiB
+             hpcq history tcp_stream/n1/n2 --since 90d
     """
+    view = "the list of series" if name is None else "SERIES"
+    refuse_beside(view, _USED[view])
+    if name is None:
+        return _list_series(database, filters, as_json=as_json)
+    return _one_series(database, name, stretch, filters["metric"], last, as_json=as_json)
+
+
+def _list_series(database: Path, filters: dict[str, Any], *, as_json: bool) -> int:
     from hpcq.store.database import reading
     from hpcq.store.history import summary
 
@@ -77,24 +98,7 @@ def series(filters: dict[str, Any], database: Path, as_json: bool) -> int:
     return Exit.OK
 
 
-@click.command()
-@click.argument("name", metavar="SERIES")
-@click.option("--since", "stretch", help="Only this stretch: 30d, 2026-11, 90d..30d, a run.")
-@click.option("--metric", help="This metric instead of the kernel's main one.")
-@click.option("--last", type=NUMBER, help="Only the newest N points.")
-@database_option
-@json_option
-def history(  # noqa: PLR0917 - Click passes by name
-    name: str, stretch: str | None, metric: str | None, last: int | None, database: Path, as_json: bool
-) -> int:
-    """Show one series over time, with its changes of level and what differs at each.
-
-    SERIES is a number (hpcq series), or KERNEL/CLIENT/SERVER where that names only one. One row is one job: its median.
-    Exit code 4 when nothing was measured in the stretch.
-
-    \b
-    Example: hpcq history tcp_stream/n1/n2 --since 90d
-    """
+def _one_series(database: Path, name: str, stretch: str | None, metric: str | None, last: int | None, *, as_json: bool) -> int:
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import names_several
     from hpcq.store.database import reading

@@ -1,4 +1,4 @@
-"""`hpcq db`: upkeep of the database: check, merge, prune, groups, upgrade."""
+"""`hpcq db`: fill the database and look after it: load, check, merge, prune, groups."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 
 from hpcq import units
-from hpcq.cli.options import Verbs, database_option, json_option
-from hpcq.cli.output import print_json
-from hpcq.errors import Exit, StoreError, UserError
+from hpcq.cli.options import Verbs, database_option, json_option, runs_option
+from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.read.results import RUN_COLUMNS
+from hpcq.errors import Exit, UserError
+
+_LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
 
 
 @click.group(cls=Verbs)
@@ -40,19 +43,34 @@ def check(database: Path, as_json: bool) -> int:
 
 
 @db.command()
+@click.argument("run", required=False)
 @database_option
-def upgrade(database: Path) -> int:
-    """Convert a database of an older hpcq to the present schema, as every writing verb does.
+@runs_option
+@json_option
+def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
+    """Load a run's files into the database (again).
+
+    You may do this at any time and as often as you like; hpcq loads nothing twice. Exit code 4 when the run has no plan yet,
+    so that there was nothing to load.
 
     \b
-    Example: hpcq db upgrade --db old.db
+    Example: hpcq db load lab
     """
-    from hpcq.store.database import SCHEMA_VERSION, writing
+    from hpcq.runner import stages
+    from hpcq.runner.live import find_run_folder
 
-    if not database.exists():
-        raise StoreError(f"{database}: there is no database", "--db names another")
-    with writing(database):
-        click.echo(f"{database}: version {SCHEMA_VERSION}", err=True)
+    loaded = stages.load(find_run_folder(run, runs_folder), database)
+    code = Exit.OK if loaded["clusters"] else Exit.INCOMPLETE
+    if as_json:
+        print_json(loaded)
+        return code
+    if code is Exit.INCOMPLETE:
+        click.echo(f"{loaded['run']}: no cluster has a plan yet: nothing was loaded", err=True)
+        return code
+    print_rows(loaded["clusters"], _LOADED)
+    for one in loaded["clusters"]:
+        for note in one["notes"]:
+            click.echo(f"{one['cluster']}: {note}", err=True)
     return Exit.OK
 
 

@@ -1,7 +1,8 @@
-"""`hpcq export`: a run for other programs."""
+"""`hpcq export`: a run for other programs, and dashboards over the database."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import database_option
+from hpcq.cli.options import database_option, refuse_beside
 from hpcq.cli.output import write_out
 from hpcq.errors import Exit, UserError
 
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 _TABLES = ("csv", "jsonl", "parquet")
 _SUMMARIES = ("junit", "markdown", "prometheus")
+#: Of the whole database, whatever the run.
+_DASHBOARDS = ("grafana", "datasette")
 
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--format", "kind", type=click.Choice([*_TABLES, *_SUMMARIES]), required=True, help="What to write.")
+@click.option(
+    "--format", "kind", type=click.Choice([*_TABLES, *_SUMMARIES, *_DASHBOARDS]), required=True, help="What to write."
+)
 @click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), help="This file instead of standard output.")
 @click.option("--kernel", help="Only this kernel.")
 @click.option("--cluster", help="Only this cluster.")
@@ -38,16 +43,25 @@ def export(  # noqa: PLR0917 - Click passes by name
     node: str | None,
     database: Path,
 ) -> int:
-    """Write a run for another program: a table, a CI system, a dashboard.
+    """Write a run for another program (a table, a CI system), or a dashboard over all runs.
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
     row per result and metric, and one row with its reason per result that is missing; parquet needs pyarrow. junit,
     markdown and prometheus summarise: their exit code is 3 when a gate failed, 4 when something that was planned is not there
     or a gate is inconclusive.
 
+    grafana and datasette describe the whole database. grafana: a dashboard to import; Grafana needs the plugin
+    frser-sqlite-datasource with the path of the database. datasette: metadata with the meaning of each table and column, and
+    the same questions as addresses; it names the database as --db does.
+
     \b
     Example: hpcq export --format junit --to hpcq.xml
+             hpcq export --format datasette --to metadata.json
     """
+    if kind in _DASHBOARDS:
+        refuse_beside(f"--format {kind}", {"kind", "target"})
+        write_out([json.dumps(_dashboard(kind, database), indent=1, ensure_ascii=False) + "\n"], target)
+        return Exit.OK
     from hpcq.exports.formats import collect, rows
     from hpcq.store import query
     from hpcq.store.database import reading
@@ -63,6 +77,16 @@ def export(  # noqa: PLR0917 - Click passes by name
         exported = collect(connection, selection)
     write_out([_summary_writer(kind)(exported)], target)
     return exported.exit_code
+
+
+def _dashboard(kind: str, database: Path) -> dict[str, Any]:
+    from hpcq.assets import database_schema
+    from hpcq.exports import dashboards
+
+    if kind == "grafana":
+        return dashboards.grafana()
+    lines = database_schema().read_text(encoding="utf-8").splitlines()
+    return dashboards.datasette(database.stem, dashboards.described(lines))
 
 
 def _table_writer(kind: str, target: Path | None) -> Callable[[Iterable[Mapping[str, Any]]], Iterable[str | bytes]]:

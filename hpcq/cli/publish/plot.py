@@ -121,7 +121,7 @@ def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Pa
 def history(name: str, since: str | None, metric: str | None, target: Path, database: Path) -> int:
     """Draw one series over time, with its levels and what differs at each change.
 
-    SERIES is a number (hpcq series), or KERNEL/CLIENT/SERVER where that names only one.
+    SERIES is a number (hpcq history), or KERNEL/CLIENT/SERVER where that names only one.
 
     \b
     Example: hpcq plot history tcp_stream/n1/n2 -o history.svg

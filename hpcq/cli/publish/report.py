@@ -1,4 +1,4 @@
-"""`hpcq load` and `hpcq report`: write a run's files into the database, and its page."""
+"""`hpcq report`: the page of a run, a stretch of time, a node, a cluster."""
 
 from __future__ import annotations
 
@@ -8,45 +8,11 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option, runs_option, since_option
-from hpcq.cli.output import Column, check_target, print_json, print_rows
-from hpcq.cli.read.results import RUN_COLUMNS
-from hpcq.errors import Exit, UserError
+from hpcq.cli.output import check_target, print_json
+from hpcq.errors import UserError
 
 #: Of a page of a node or cluster, if nothing else is said.
 _STRETCH = "90d"
-_LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
-
-
-@click.command()
-@click.argument("run", required=False)
-@database_option
-@runs_option
-@json_option
-def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
-    """Load a run's files into the database (again).
-
-    You may do this at any time and as often as you like; hpcq loads nothing twice. Exit code 4 when the run has no plan yet,
-    so that there was nothing to load.
-
-    \b
-    Example: hpcq load lab
-    """
-    from hpcq.runner import stages
-    from hpcq.runner.live import find_run_folder
-
-    loaded = stages.load(find_run_folder(run, runs_folder), database)
-    code = Exit.OK if loaded["clusters"] else Exit.INCOMPLETE
-    if as_json:
-        print_json(loaded)
-        return code
-    if code is Exit.INCOMPLETE:
-        click.echo(f"{loaded['run']}: no cluster has a plan yet: nothing was loaded", err=True)
-        return code
-    print_rows(loaded["clusters"], _LOADED)
-    for one in loaded["clusters"]:
-        for note in one["notes"]:
-            click.echo(f"{one['cluster']}: {note}", err=True)
-    return Exit.OK
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`hpcq node`, `hpcq nodes` and `hpcq cost`: one machine whole, all machines side by side, and what the tests cost."""
+"""`hpcq nodes`, `hpcq nodes` and `hpcq runs --cost`: one machine whole, all machines side by side, and what the tests cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq import units
-from hpcq.cli.options import database_option, json_option, limit_option, since_option, stretch
+from hpcq.cli.options import database_option, json_option, limit_option, refuse_beside, since_option, stretch
 from hpcq.cli.output import Column, cell, print_json, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
@@ -59,36 +59,90 @@ _EVENT = (
     Column("who"),
 )
 _FACT = (Column("fact"), Column("value", wrap=True))
-_COST = (
-    Column("month"),
-    Column("cluster"),
-    Column("account"),
-    Column("run_count", "runs"),
-    Column("job_count", "jobs"),
-    Column("node_hours", "node-hours"),
-    Column("open_count", "not ended"),
-)
 _PARTNERS_SHOWN = 8
 _TOLD_SHOWN = 8
 _SORTS = ("name", "level", "measured")
 
 
+_VERDICTS = (
+    Column("cluster"),
+    Column("kind"),
+    Column("name"),
+    Column("verdict", style=verdict_style),
+    Column("decided_utc", "decided"),
+    Column("run"),
+    Column("reason", wrap=True),
+)
+#: By view, the options that it obeys.
+_USED = {
+    "NODE": {"name", "since", "everything"},
+    "--verdicts": {"name", "verdicts", "cluster", "each", "judging"},
+    "the list of nodes": {"cluster", "since", "age", "sort", "limit"},
+}
+
+
 @click.command()
-@click.argument("name", metavar="NODE")
+@click.argument("name", metavar="[NODE]", required=False)
+@click.option("--cluster", help="Only this cluster.")
 @since_option("30d")
-@click.option("--all", "everything", is_flag=True, help="All partners and tests, not only the slowest.")
+@click.option("--all", "everything", is_flag=True, help="Of NODE: all partners and tests, not only the slowest.")
+@click.option("--verdicts", is_flag=True, help="What acceptances said of nodes, links, groups and collectives.")
+@click.option("--each", is_flag=True, help="With --verdicts: every verdict, oldest first, not only the last one.")
+@click.option(
+    "--exit-code",
+    "judging",
+    is_flag=True,
+    help="With --verdicts: end with 0 only where all is a pass: 3 failed or degraded, else 4.",
+)
+@click.option("--not-measured-for", "age", metavar="LENGTH", help="Only nodes without a measurement for this long: 14d.")
+@click.option("--sort", type=click.Choice(_SORTS), default="name", show_default=True, help="level: the slowest first.")
+@limit_option()
 @database_option
 @json_option
-def node(name: str, since: str, everything: bool, database: Path, as_json: bool) -> int:
-    """Show all about one node: last verdict, what was measured and what fails, slowest partners, changes, events, facts.
+def nodes(  # noqa: PLR0917 - Click passes by name
+    name: str | None,
+    cluster: str | None,
+    since: str,
+    everything: bool,
+    verdicts: bool,
+    each: bool,
+    judging: bool,
+    age: str | None,
+    sort: str,
+    limit: int | None,
+    database: Path,
+    as_json: bool,
+) -> int:
+    """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
+
+    The list has the last verdict of each node, its last measurement, and its level over all partners: each test compared
+    with the median of all pairs in the same test, and the median of these shares. 90 % means 10 % worse than usual, whichever
+    direction the metric has. Results beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
     with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes
     together name none of them; what is said of them stands beside it.
 
+    --verdicts shows the last verdict of `hpcq accept` on each node and collective, and on each link and group that was ever
+    at fault; with NODE only on it and on the links, groups and collectives that it shares. A group is all nodes behind one
+    leaf switch. A link or group that was repaired is a pass. A collective names no node: with NODE it stands in the list, and
+    does not count in the exit code.
+
     \b
-    Example: hpcq node alpha/n1
+    Example: hpcq nodes --sort level --since 30d
+             hpcq nodes alpha/n1
+             hpcq nodes n2 --verdicts --exit-code
     """
+    view = "--verdicts" if verdicts else "NODE" if name is not None else "the list of nodes"
+    refuse_beside(view, _USED[view])
+    if verdicts:
+        return _verdicts(database, cluster, name, each=each, judging=judging, as_json=as_json)
+    if name is not None:
+        return _one_node(database, name, since, everything=everything, as_json=as_json)
+    return _list_nodes(database, cluster, since, age, sort, limit, as_json=as_json)
+
+
+def _one_node(database: Path, name: str, since: str, *, everything: bool, as_json: bool) -> int:
     from hpcq.store.database import reading
     from hpcq.store.read.nodes import node_story
 
@@ -103,26 +157,9 @@ def node(name: str, since: str, everything: bool, database: Path, as_json: bool)
     return Exit.OK
 
 
-@click.command()
-@click.option("--cluster", help="Only this cluster.")
-@since_option("30d")
-@click.option("--not-measured-for", "age", metavar="LENGTH", help="Only nodes without a measurement for this long: 14d.")
-@click.option("--sort", type=click.Choice(_SORTS), default="name", show_default=True, help="level: the slowest first.")
-@limit_option()
-@database_option
-@json_option
-def nodes(  # noqa: PLR0917 - Click passes by name
-    cluster: str | None, since: str, age: str | None, sort: str, limit: int | None, database: Path, as_json: bool
+def _list_nodes(  # noqa: PLR0917 - the options of the list
+    database: Path, cluster: str | None, since: str, age: str | None, sort: str, limit: int | None, *, as_json: bool
 ) -> int:
-    """List all nodes: last verdict, last measurement, and their level over all partners.
-
-    The level compares each test of a node with the median of all pairs in the same test; the median of these shares is
-    shown. 90 % means 10 % worse than usual, whichever direction the metric has. Results beside other work are left out.
-
-    \b
-    Example: hpcq nodes --sort level --since 30d
-             hpcq nodes --not-measured-for 14d
-    """
     from hpcq.store.database import reading
     from hpcq.store.query import check_known
     from hpcq.store.read.nodes import node_rows
@@ -140,31 +177,18 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     return Exit.OK
 
 
-@click.command()
-@since_option("365d")
-@click.option("--cluster", help="Only this cluster.")
-@click.option("--campaign", help="Only runs of this campaign.")
-@database_option
-@json_option
-def cost(since: str, cluster: str | None, campaign: str | None, database: Path, as_json: bool) -> int:
-    """Show what the tests cost: node-hours by month, cluster and account.
-
-    An allocation costs its nodes times the time from its start to its end. The account is the one that the cluster's file
-    named at that time; it is empty where your default account paid.
-
-    \b
-    Example: hpcq cost --since 90d
-    """
+def _verdicts(database: Path, cluster: str | None, node: str | None, *, each: bool, judging: bool, as_json: bool) -> int:
     from hpcq.store.database import reading
-    from hpcq.store.query import check_known
-    from hpcq.store.read.nodes import costs
+    from hpcq.store.ledger import last_verdicts
+    from hpcq.verdict.record import Thing
+    from hpcq.verdict.words import Tally
 
     with reading(database) as connection:
-        check_known(connection, cluster=cluster, campaign=campaign)
-        found = costs(connection, stretch(connection, since), cluster, campaign)
-    rows = [{**asdict(one), "node_hours": round(one.node_hours, 3)} for one in found]
-    print_rows(rows, _COST, as_json=as_json, empty=f"no job started since {since}")
-    return Exit.OK
+        rows = last_verdicts(connection, cluster, node, each=each)
+        now = rows if not each else last_verdicts(connection, cluster, node)
+    print_rows(rows, _VERDICTS, as_json=as_json, empty="no verdict: hpcq accept gives them")
+    counted = [one for one in now if node is None or one.kind is not Thing.COLLECTIVE]
+    return Tally.of(one.verdict for one in counted).exit_code if judging else Exit.OK
 
 
 _EMPTY = "no node: nothing was measured yet"

@@ -6,6 +6,7 @@ import io
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from textwrap import indent
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcq.cli.options import NUMBER, database_option, json_option, limit_option, since_option, stretch
+from hpcq.cli.options import NUMBER, database_option, json_option, limit_option, refuse_beside, since_option, stretch
 from hpcq.cli.output import Column, json_text, plain_lines, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
@@ -38,21 +39,46 @@ _RUN = (
 )
 
 
+_COST = (
+    Column("month"),
+    Column("cluster"),
+    Column("account"),
+    Column("run_count", "runs"),
+    Column("job_count", "jobs"),
+    Column("node_hours", "node-hours"),
+    Column("open_count", "not ended"),
+)
+#: By view, the options that it obeys.
+_USED = {"--cost": {"cost", "campaign", "since", "cluster"}, "the list of runs": {"campaign", "since", "limit"}}
+
+
 @click.command()
 @click.option("--campaign", help="Only runs of this campaign.")
 @since_option(help_text="Only runs that began in this stretch of time")
 @click.option("--limit", type=NUMBER, default=20, show_default=True, help="At most this many rows.")
+@click.option("--cost", is_flag=True, help="What the tests cost instead: node-hours by month, cluster and account.")
+@click.option("--cluster", help="With --cost: only this cluster.")
 @database_option
 @json_option
-def runs(campaign: str | None, since: str | None, limit: int, database: Path, as_json: bool) -> int:
+def runs(  # noqa: PLR0917 - Click passes by name
+    campaign: str | None, since: str | None, limit: int, cost: bool, cluster: str | None, database: Path, as_json: bool
+) -> int:
     """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
 
     The verdict is that of the campaign's gates: inconclusive while something is missing, not judged without gates. The page
     of a run (`hpcq report RUN`) also asks history and the ledger. Runs of kind import are what `hpcq import` brought.
 
+    --cost: an allocation costs its nodes times the time from its start to its end. The account is the one that the cluster's
+    file named at that time; it is empty where your default account paid.
+
     \b
     Example: hpcq runs --campaign nightly --since 30d
+             hpcq runs --cost --since 90d
     """
+    view = "--cost" if cost else "the list of runs"
+    refuse_beside(view, _USED[view])
+    if cost:
+        return _cost(database, since or "365d", cluster, campaign, as_json=as_json)
     from hpcq.analysis.gates import with_verdicts
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
@@ -64,6 +90,19 @@ def runs(campaign: str | None, since: str | None, limit: int, database: Path, as
     shown = rows if as_json else [{**row, "verdict": row["verdict"].replace("_", " ")} for row in rows]
     none = "no run: `hpcq run CAMPAIGN` makes one" if since is None else f"no run began in {since}"
     print_rows(shown, _RUN, as_json=as_json, empty=none)
+    return Exit.OK
+
+
+def _cost(database: Path, since: str, cluster: str | None, campaign: str | None, *, as_json: bool) -> int:
+    from hpcq.store.database import reading
+    from hpcq.store.query import check_known
+    from hpcq.store.read.nodes import costs
+
+    with reading(database) as connection:
+        check_known(connection, cluster=cluster, campaign=campaign)
+        found = costs(connection, stretch(connection, since), cluster, campaign)
+    rows = [{**asdict(one), "node_hours": round(one.node_hours, 3)} for one in found]
+    print_rows(rows, _COST, as_json=as_json, empty=f"no job started since {since}")
     return Exit.OK
 
 

@@ -20,6 +20,7 @@ from hpcq.cli.options import (
     lacks_metric,
     limit_option,
     near,
+    refuse_beside,
     since_option,
     stretch,
 )
@@ -220,7 +221,7 @@ _FINDING = (
 )
 
 
-def print_findings(connection: Connection, selection: Selection, judged: RunJudged, *, as_json: bool) -> int:
+def print_findings(connection: Connection, selection: Selection, judged: RunJudged, limit: int | None, *, as_json: bool) -> int:
     """Print the findings. Exit code 4 if no result has evidence: then "no finding" would say nothing."""
     from hpcq.store.read.evidence_queries import evidence_counts, findings_of
 
@@ -228,7 +229,8 @@ def print_findings(connection: Connection, selection: Selection, judged: RunJudg
     if not as_json:
         none = f"no evidence judged: {f'none of {result_count} results has any' if result_count else 'there is no result'}"
         click.echo(f"{seen_count} of {result_count} results judged by their evidence" if seen_count else none, err=True)
-    print_rows(findings_of(connection, selection), _FINDING, as_json=as_json, empty="no finding")
+    found = cut([dict(as_mapping(one)) for one in findings_of(connection, selection)], limit, as_json=as_json)
+    print_rows(found, _FINDING, as_json=as_json, empty="no finding")
     return judged.exit_code if seen_count else judged.exit_code or Exit.INCOMPLETE
 
 
@@ -493,10 +495,12 @@ def results(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.store.database import reading
 
-    ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links}
+    ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links, "--toolchains": toolchains}
     _at_most_one([name for name, given in ways.items() if given])
-    if since is not None and (run is not None or links):
-        raise UserError(f"--since {since}: {'--links' if links else run}: is about one run", "leave out one of the two")
+    view = next((name for name, given in ways.items() if given), "--json" if as_json else "the table of medians")
+    refuse_beside("--metric" if metric and all_metrics else view, _USED[view] - ({"all_metrics"} if metric else set()))
+    if since is not None and run is not None:
+        raise UserError(f"--since {since}: {run}: is about one run", "leave out one of the two")
     with reading(database) as connection:
         whole = _selected(connection, run, since)
         selection = _narrowed(connection, whole, {"kernel": kernel, "cluster": cluster, "node": node})
@@ -506,7 +510,7 @@ def results(  # noqa: PLR0917 - Click passes by name
         if toolchains:
             return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
-            return print_findings(connection, selection, judged, as_json=as_json)
+            return print_findings(connection, selection, judged, limit, as_json=as_json)
         if links:
             return _show_links(connection, selection, shown, judged)
         _show(connection, selection, shown, judged)
@@ -554,6 +558,19 @@ def _show_links(connection: Connection, selection: Selection, shown: _Shown, jud
     else:
         print_links(linked)
     return links_exit(linked, judged)
+
+
+#: By view, the options that it obeys: the results selected, the order and number of rows, the metric.
+_NARROW = {"run", "since", "kernel", "cluster", "node"}
+_USED = {
+    "--each": {*_NARROW, "each", "metric", "sort", "limit"},
+    "--findings": {*_NARROW, "findings", "limit"},
+    "--group-by": {*_NARROW, "by", "sort", "limit"},
+    "--links": {"run", "links"},
+    "--toolchains": {"run", "toolchains"},
+    "--json": {*_NARROW, "metric", "sort", "limit"},
+    "the table of medians": {*_NARROW, "metric", "all_metrics", "sort", "limit"},
+}
 
 
 def _at_most_one(ways: list[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcq.cli.options import clusters_option, json_option
+from hpcq.cli.options import clusters_option, json_option, refuse_beside
 from hpcq.cli.output import print_json
 from hpcq.errors import Exit, UserError
 
@@ -27,10 +27,11 @@ class _Checked:
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="[FILE...]", nargs=-1)
+@click.option("--schema", type=click.Choice(["campaign", "cluster"]), help="Print the JSON Schema of these files, for editors.")
 @clusters_option
 @json_option
-def check(files: tuple[str, ...], cluster_folders: Sequence[Path], as_json: bool) -> int:
+def check(files: tuple[str, ...], schema: str | None, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Check campaign and cluster files without a cluster: nothing is contacted, nothing is written.
 
     A campaign is checked together with the cluster files that it names. What only a cluster can answer (its nodes, its
@@ -38,7 +39,16 @@ def check(files: tuple[str, ...], cluster_folders: Sequence[Path], as_json: bool
 
     \b
     Example: hpcq check campaigns/nightly.yaml
+             hpcq check --schema campaign > campaign.schema.json
     """
+    if schema is not None:
+        refuse_beside("--schema", {"schema"})
+        from hpcq.definition.files.schema import campaign_schema, cluster_schema
+
+        print_json(campaign_schema() if schema == "campaign" else cluster_schema())
+        return Exit.OK
+    if not files:
+        raise UserError("FILE: nothing given: it is required", "hpcq check CAMPAIGN.yaml; with --schema none is needed")
     found: list[_Checked] = []
     failures: list[UserError] = []
     for name in files:

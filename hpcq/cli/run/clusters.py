@@ -1,4 +1,4 @@
-"""Verbs about clusters: list, check, build; and the schemas of the files for editors."""
+"""`hpcq cluster`: list clusters, check what one has, build the kernels there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpcq.errors import Exit
 
 @click.group(cls=Verbs)
 def cluster() -> None:
-    """List clusters, and check what one of them has."""
+    """List clusters, check what one of them has, build the kernels there."""
 
 
 @cluster.command("list")
@@ -62,7 +62,7 @@ def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     return Exit.OK if all(one.ok for one in items) else Exit.ERROR
 
 
-@click.command()
+@cluster.command()
 @click.argument("name", metavar="CLUSTER")
 @clusters_option
 @json_option
@@ -70,7 +70,7 @@ def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Build the kernels on a cluster, as every run does first.
 
     \b
-    Example: hpcq build local
+    Example: hpcq cluster build local
     """
     from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
@@ -92,18 +92,4 @@ def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     for program, facts in made["programs"].items():
         kept = f"  kept since {made['built_utc'][:19]}Z" if program in made["kept"] else ""
         click.echo(f"{made['root']}/bin/{program}  sha256 {facts['sha256'][:16]}  build {facts['build_id'][:16]}{kept}")
-    return Exit.OK
-
-
-@click.command()
-@click.argument("kind", type=click.Choice(["campaign", "cluster"]))
-def schema(kind: str) -> int:
-    """Print the JSON Schema of campaign or cluster files, for editors.
-
-    \b
-    Example: hpcq schema campaign > campaign.schema.json
-    """
-    from hpcq.definition.files.schema import campaign_schema, cluster_schema
-
-    print_json(campaign_schema() if kind == "campaign" else cluster_schema())
     return Exit.OK

@@ -73,7 +73,7 @@ def add(  # noqa: PLR0917 - Click passes by name
 #: Verbs whose first argument is a campaign file.
 _OF_CAMPAIGNS = ("run", "accept", "plan")
 #: These end at once, or ask somebody: nothing to do at night.
-_NOT_AT_NIGHT = ("schedule", "lab", "schema", "check", "completion")
+_NOT_AT_NIGHT = ("schedule", "lab", "check")
 
 
 def _then(command: str | None, parameters: Mapping[str, Any]) -> tuple[str, ...]:

@@ -81,9 +81,9 @@ def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
         yield RunTold(name, "bad", f"nobody drives it, and {words}", f"hpcq resume {name}, or hpcq cancel {name}")
     if unloaded:
         words = ", ".join(unloaded)
-        yield RunTold(name, "bad", f"{words}: measured, and not all of it is loaded", f"hpcq load {name}")
+        yield RunTold(name, "bad", f"{words}: measured, and not all of it is loaded", f"hpcq db load {name}")
     elif not unfinished and known is not None and name not in known:
-        yield RunTold(name, "bad", "it is not in this database: loaded into another database, or lost", f"hpcq load {name}")
+        yield RunTold(name, "bad", "it is not in this database: loaded into another database, or lost", f"hpcq db load {name}")
 
 
 def _stage(run: RunFolder, part: str) -> str:

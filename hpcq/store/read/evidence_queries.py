@@ -236,7 +236,7 @@ def _node(database: sqlite3.Connection, name: str) -> tuple[str, str]:
     if not there:
         raise UserError(
             "no facts of any node in this database",
-            "facts are stored with results: `hpcq load` adds them, or `hpcq import --facts`",
+            "facts are stored with results: `hpcq db load` adds them, or `hpcq import --facts`",
         )
     shown = ", ".join(there[:8]) + (f" and {len(there) - 8} more" if len(there) > 8 else "")
     raise UserError(f"{name!r} is not a node with facts", f"there are {shown}")

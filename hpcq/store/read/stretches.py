@@ -119,7 +119,7 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
             said = [str(row[0]) for row in database.execute("PRAGMA quick_check(5)")]
             runs = int(database.execute("SELECT count(*) FROM run").fetchone()[0])
     except StoreError as error:
-        advice = f"hpcq db upgrade --db {path}" if "has version" in error.message else error.hint or ""
+        advice = f"hpcq db load --db {path}" if "has version" in error.message else error.hint or ""
         yield "readable", False, error.message, advice
         return
     size = units.human(path.stat().st_size, "bytes")
