@@ -18,7 +18,8 @@ HEAVY = ("numpy", "pydantic", "ruamel", "jinja2", "rich", "snakemake", "asyncio"
 READING = (
     "--version", "--help", "runs", "results", "results --since 3d", "results --group-by driver", "results --each --limit 3",
     "results --findings", "show 1", "nodes n1", "nodes", "nodes --sort level", "runs --cost", "facts show n1",
-    "facts diff n1 first", "history", "changes list", "nodes --verdicts", "event list", "baseline list", "kernels", "kernels tcp_stream",
+    "facts diff n1 first", "history", "changes list", "nodes --verdicts", "event list", "baseline list",
+    "kernels", "kernels tcp_stream",
     "sql 'SELECT 1'", "db check",
 )  # fmt: skip
 #: These judge: they need numpy, and nothing else of the list.
