@@ -228,7 +228,9 @@ def find_series(database: Connection, text: str) -> SeriesRow:
     else:
         kernel, client, server, *more = [*text.split("/"), "", ""]
         if any(more):
-            raise UserError(f"{text!r} has {text.count('/') + 1} parts: must be KERNEL/CLIENT/SERVER", "hpcq history lists them")
+            raise UserError(
+                f"{text!r} has {text.count('/') + 1} parts: must be KERNEL/CLIENT/SERVER", "hpcq history lists them"
+            )
         wanted = Filter(kernel=kernel or None, client=client or None, server=server or None)
         fitting = select(database, wanted)
     if len(fitting) == 1:

@@ -36,7 +36,7 @@ def hpcq(*words: str) -> list[str]:
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "words",
-    ["show 1", "results --all-metrics", "series", "kernels udp_stream", "--help", "results --help", "sql SELECT", "runs"],
+    ["show 1", "results --all-metrics", "history", "kernels udp_stream", "--help", "results --help", "sql SELECT", "runs"],
 )
 def test_a_closed_pipe_is_no_error_and_no_verdict(words: str, nights: History) -> None:
     reader, writer = os.pipe()

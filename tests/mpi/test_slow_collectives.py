@@ -154,7 +154,7 @@ def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_pa
     slow = "nodes alpha/n[1-4] is worse: 2 of 2 series, +"
     assert all(one in words and one in page.read_text() for one in (together, slow)), words
     for node in ("n1", "n4"):
-        told = say(made, "node", node, "--since", "2026-11-10")[1]
+        told = say(made, "nodes", node, "--since", "2026-11-10")[1]
         assert all(f"together      {one}" in told for one in (together, slow)), told
     assert say(made, "report", *SINCE, "--to", str(page))[0] == 3
     assert "its pairs: none of 6 judged pairs" in page.read_text()

@@ -92,16 +92,16 @@ def test_of_two_networks_the_ledger_keeps_the_worse_verdict() -> None:
 @pytest.mark.heavy
 def test_a_collective_of_the_ledger_stands_on_the_pages_of_its_nodes_and_decides_none(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights()
-    assert say(made, "ledger", "--exit-code")[0] == 4, "no verdict at all"
+    assert say(made, "nodes", "--verdicts", "--exit-code")[0] == 4, "no verdict at all"
     of_node = ("report", "--since", "90d", "--node", "alpha/n3", "--json", "--to", str(tmp_path / "n3.html"))
     page_before = say(made, *of_node)
     node = VerdictRecord(Thing.NODE, "n3", Verdict.PASS, "as expected", ("n3",))
     with writing(made.database) as database, transaction(database):
         decide(database, "alpha", [node, *records_of([verdict(Verdict.FAILED)])], run_id=None, baseline=None)
-    code, listed = say(made, "ledger", "--node", "n3", "--exit-code")
+    code, listed = say(made, "nodes", "n3", "--verdicts", "--exit-code")
     assert code == 0, "a collective names no node"
     assert "collective" in listed
-    assert say(made, "ledger", "--exit-code")[0] == 3
+    assert say(made, "nodes", "--verdicts", "--exit-code")[0] == 3
     assert f"last acceptance of collective {NAME}: FAIL: why" in " ".join(say(made, "nodes", "n3")[1].split())
     page = say(made, *of_node)
     assert (page[0], json_of(page[1])["verdict"]) == (page_before[0], json_of(page_before[1])["verdict"])

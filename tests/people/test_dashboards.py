@@ -179,5 +179,5 @@ def test_the_variables_of_grafana_list_what_is_there(database: Path) -> None:
 
 
 def test_a_name_that_no_address_holds_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hpcq(["dashboard", "datasette", "--db", str(tmp_path / "a?b.db")]) == 2
+    assert hpcq(["export", "--format", "datasette", "--db", str(tmp_path / "a?b.db")]) == 2
     assert "must be one without" in capsys.readouterr().err
