@@ -197,32 +197,137 @@ def _list(value: object) -> list[Any]:
 #     RESULT
 #     ,RESULT
 #     ],"exit_code":0}                the last line of a sweep that ended
+#
+# Libraries write to the same standard output (I_MPI_DEBUG, UCX_LOG_LEVEL, warnings of UCX), before a result, after it and
+# into its line. The last key of a result is its frame: length and SHA-256 of what is before. A framed result counts
+# wherever it is, if it is whole; the rest is what the libraries said. Results without a frame, of kernels before
+# it, count only where nothing else was printed.
+#
+#     [0] MPI startup(): Number of NICs: 1{"format":1, … ,"frame":{"length_bytes":812,"sha256":"…"}}
 
 
 _SIZES_FOLLOW = b'"sizes":['
 _LAST = b"]"
+_BEGIN = b'{"format":1,'
+_FRAME = re.compile(rb',"frame":\{"length_bytes":(\d{1,9}),"sha256":"([0-9a-f]{64})"\}\}')
+_SWEEP_HEAD = re.compile(rb'\{"format":1,"kernel":"[^"\n]*",(?:"skipped":\[[\d,]*\],)?"sizes":\[')
+_SWEEP_TAIL = re.compile(rb'\],"exit_code":\d{1,3}\}')
+#: A line of a library may be cut out of a result that it came into. More of them are not tried.
+_CUTS_MAX = 1000
 
 
 class NothingPrintedError(ValueError):
-    """The kernel printed no line. What it wrote for people may say why."""
+    """The kernel printed no line. What it wrote for people may say why. said: what is on its standard output instead."""
+
+    def __init__(self, message: str, said: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.said = list(said)
 
 
-def printed(content: bytes) -> dict[str, Any]:
-    """Return the object that a kernel printed; of a killed sweep, its whole sizes, without `exit_code`.
+@dataclass(slots=True)
+class Framed:
+    """What was found on a standard output: results that are proven whole, those that are not, and the rest as words."""
 
-    Raises ValueError that says what is wrong.
+    results: list[dict[str, Any]] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+
+def framed(content: bytes) -> Framed:
+    """Take the framed results out of a standard output. Where a result is not whole, `damaged` says what was found."""
+    found, rest, place = Framed(), b"", 0
+    for frame in _FRAME.finditer(content):
+        length = int(frame[1])
+        begin = max(place, frame.start() - length)
+        words = b""
+        whole = content[begin : frame.start()]
+        if not _is_whole(whole, frame):
+            begin = content.find(_BEGIN, place, frame.start())
+            # Of several beginnings the last is its own, if that is long enough: the others were torn.
+            while begin >= 0 and (later := content.find(_BEGIN, begin + 1, frame.start() - length + 1)) > 0:
+                begin = later
+            if begin < 0:
+                found.damaged.append(f"{frame.start() - place} bytes and no beginning: must be {length}")
+                place = frame.end()
+                continue
+            whole, words = _without_words(content[begin : frame.start()], frame)
+            if not whole:
+                printed_bytes = frame.start() - begin
+                found.damaged.append(f"{printed_bytes} bytes, not those of its checksum: must be {length}")
+        if whole:
+            try:
+                found.results.append(parse_json(whole + b"}"))
+            except ValueError as error:
+                found.damaged.append(str(error))
+        rest += content[place:begin] + b"\n" + words + b"\n"
+        place = frame.end()
+    found.said = _words_in(rest + content[place:])
+    return found
+
+
+def _is_whole(result: bytes, frame: re.Match[bytes]) -> bool:
+    return result.startswith(_BEGIN) and hashlib.sha256(result).hexdigest().encode() == frame[2]
+
+
+def _without_words(torn: bytes, frame: re.Match[bytes]) -> tuple[bytes, bytes]:
+    """A result that whole lines of a library came into, and those lines; two times nothing if that is not all."""
+    extra = len(torn) - int(frame[1])
+    ends = [match.end() for match in re.finditer(rb"\n", torn)][:_CUTS_MAX]
+    for end in ends if extra > 0 else []:
+        result = torn[: max(0, end - extra)] + torn[end:]
+        if end >= extra and _is_whole(result, frame):
+            return result, torn[end - extra : end]
+    return b"", b""
+
+
+def _words_in(rest: bytes) -> list[str]:
+    """What is not of hpcq: a sweep's own head, commas and end are, and a result that was torn."""
+    rest = _SWEEP_HEAD.sub(b"\n", rest, count=1)
+    rest = _SWEEP_TAIL.sub(b"\n", rest, count=1)
+    lines = (line.strip() for line in rest.decode("utf-8", "replace").splitlines())
+    return [line for line in lines if line.lstrip(",") and not line.lstrip(",").startswith(_BEGIN.decode())]
+
+
+def printed(content: bytes) -> tuple[dict[str, Any], list[str]]:
+    """Return the object that a kernel printed, and what else was on its standard output.
+
+    Of a killed sweep it is the object of its whole sizes, without `exit_code`. Raises ValueError that says what is wrong.
     """
+    found, head = framed(content), _SWEEP_HEAD.search(content)
+    damaged = {"damaged": f"result line: not whole: {'; '.join(found.damaged)}"} if found.damaged else {}
+    if damaged and (head is None or not found.results):
+        raise ValueError(damaged["damaged"])
+    if len(found.results) == 1 and head is None:
+        return found.results[0], found.said
     lines = [line for line in content.split(b"\n") if line.strip()]
-    if not lines:
-        raise NothingPrintedError("no result line")
-    if lines[0].endswith(_SIZES_FOLLOW):
-        return _sweep(content)
-    if len(lines) != 1:
-        raise ValueError(f"{len(lines)} lines: must be exactly one")
+    if head is not None and (found.results or not any(line.startswith((b"{", b",{")) for line in lines if head[0] not in line)):
+        return {**parse_json(head[0] + b"]}"), "sizes": found.results, **damaged, **_tail_of(content)}, found.said
+    if lines and lines[0].endswith(_SIZES_FOLLOW):
+        return _sweep(content), []  # of a kernel that printed no frames
+    count = len(found.results) or sum(b'{"' in line or b"{}" in line for line in lines)
+    if not count and (len(lines) != 1 or not _is_json(lines[0])):
+        raise NothingPrintedError("no result line", found.said)
+    if count > 1:
+        raise ValueError(f"{count} result lines: must be exactly one")
+    if len(lines) > 1:
+        raise ValueError(f"result line: no frame among {len(lines)} lines proves it whole: must be a line with its frame")
     try:
-        return parse_json(lines[0])
+        return parse_json(lines[0]), []
     except ValueError as error:
         raise ValueError(f"result line: {error}") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _tail_of(content: bytes) -> dict[str, Any]:
+    tails = _SWEEP_TAIL.findall(content)
+    return {"exit_code": int(tails[-1][len(b'],"exit_code":') : -1])} if tails else {}
 
 
 def kept_sizes(content: bytes) -> bytes | None:
@@ -238,6 +343,7 @@ def kept_sizes(content: bytes) -> bytes | None:
             one = parse_json(line.removeprefix(b","))
         except ValueError:
             continue
+        one.pop("frame", None)  # of the bytes that were here, not of those that are written now
         size = size_of(one)
         if size is not None and (size not in found or found[size].get("error") is not None):
             found[size] = one
@@ -251,7 +357,7 @@ def kept_sizes(content: bytes) -> bytes | None:
 def measured_sizes(content: bytes) -> list[int]:
     """Return the sizes that a sweep, ended or killed, printed a measurement of; empty for all else."""
     try:
-        found = _sizes(printed(content))
+        found = _sizes(printed(content)[0])
     except ValueError:
         return []
     known = ((one, size_of(one)) for one in found)
@@ -260,9 +366,9 @@ def measured_sizes(content: bytes) -> list[int]:
 
 def skipped_sizes(content: bytes) -> list[int]:
     """Return the sizes that a sweep left out, since an earlier attempt had measured them."""
-    head = content.partition(b"\n")[0]
+    head = _SWEEP_HEAD.search(content)
     try:
-        found = parse_json(head + b"]}" if head.endswith(_SIZES_FOLLOW) else head).get("skipped")
+        found = parse_json(head[0] + b"]}" if head is not None else content.partition(b"\n")[0]).get("skipped")
     except ValueError:
         return []
     return [size for size in found if isinstance(size, int)] if isinstance(found, list) else []
@@ -283,6 +389,8 @@ def of_size(
         if size_of(one) == parameters.get(SIZE_OPTION):
             own_code_counts = killed or content["exit_code"] == return_code
             return one, one.get("exit_code") if own_code_counts else return_code
+    if "damaged" in content:
+        raise ValueError(content["damaged"])
     if killed or not sizes:
         last_words = f"the last size that it measured is {size_of(sizes[-1])} bytes" if sizes else "it had measured no size"
         raise NothingPrintedError(f"the sweep was killed before this size was measured; {last_words}")
@@ -327,6 +435,8 @@ def _mapping_of(value: object) -> dict[str, Any]:
 INTEGER_MAX = 2**63 - 1
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 _ERROR_TEXT_MAX = 300
+#: How Intel MPI, MPICH, Open MPI, UCX, libfabric and launchers begin to say that they give up.
+_ERROR_WORDS = re.compile(r"\b(?:error|fatal|abort(?:ed|ing)?|assert(?:ion)? failed|failed|unable to|cannot)\b", re.IGNORECASE)
 
 
 class Outcome(StrEnum):
@@ -396,12 +506,14 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
     started_utc = utc_or_none(status.get("started_utc"))
     if not (raw.content or b"").strip() and raw.said:
         return Line(Outcome.FAILED, raw.said, return_code, started_utc, None)
+    said: list[str] = []
     try:
-        content, return_code = of_size(printed(raw.content or b""), parameters, return_code)
-    except NothingPrintedError as error:
-        return _without_content(str(error), return_code, started_utc, raw.words or _words(path), silent=True)
+        all_sizes, said = printed(raw.content or b"")
+        content, return_code = of_size(all_sizes, parameters, return_code)
     except ValueError as error:
-        return _without_content(str(error), return_code, started_utc, raw.words or _words(path))
+        silent = isinstance(error, NothingPrintedError)
+        said = said or (error.said if isinstance(error, NothingPrintedError) else framed(raw.content or b"").said)
+        return _without_content(str(error), return_code, started_utc, raw.words or _words(path), said, silent=silent)
     return_code = whole(return_code)
     described = kernels().get(kernel)
     if described is not None and described.described is not None:
@@ -415,6 +527,8 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
         content=content,
     )
     _fill(line)
+    if said:
+        line.warnings.append(("library_said", "\n".join(said)[:_KEPT_CHARACTERS]))
     _judge(line, return_code, kernel, parameters)
     return line
 
@@ -526,16 +640,26 @@ def _fill(line: Line) -> None:
             line.warnings.append((str(one.get("name", "unnamed")), str(one.get("message", ""))))
 
 
-def _without_content(found: str, return_code: int | None, started_utc: str | None, said: str, *, silent: bool = False) -> Line:
-    """Return a line without content.
+def _without_content(
+    found: str, return_code: int | None, started_utc: str | None, errors: str, said: Sequence[str], *, silent: bool = False
+) -> Line:
+    """Return a line without content. errors: its standard error. said: words of libraries on its standard output.
 
     The kernel failed if it said so or printed nothing. A line that cannot be read is invalid.
     """
     failed = silent or return_code not in {0, 1, None}
     exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
-    words = [found, exit_text, crash_words(said, return_code), _last_words(said)]
+    everything = "\n".join([*said, errors])
+    words = [found, exit_text, crash_words(everything, return_code), _library_error(said), _last_words(errors)]
     reason = "; ".join(one for one in words if one)
-    return Line(Outcome.FAILED if failed else Outcome.INVALID, reason, return_code, started_utc, None)
+    warnings = [("library_said", "\n".join(said)[-_KEPT_CHARACTERS:])] if said else []
+    outcome = Outcome.FAILED if failed else Outcome.INVALID
+    return Line(outcome, reason, return_code, started_utc, None, warnings=warnings)
+
+
+def _library_error(said: Sequence[str]) -> str:
+    """Return the first line that calls itself an error, else the last one."""
+    return next((line for line in said if _ERROR_WORDS.search(line)), said[-1] if said else "")[:_ERROR_TEXT_MAX]
 
 
 def _words(path: Path) -> str:

@@ -165,6 +165,9 @@ def _result(said: dict[str, Any]) -> bytes | None:
     result = said.get("result")
     if not isinstance(result, dict):
         return None
+    for one in (result, *(sizes if isinstance(sizes := result.get("sizes"), list) else [])):
+        if isinstance(one, dict):
+            one.pop("frame", None)  # it is about the bytes that the kernel wrote; a record of a spool is whole or none
     at_once = said.get("at_once")
     if isinstance(at_once, int):
         sizes = result.get("sizes")

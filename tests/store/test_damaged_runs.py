@@ -26,7 +26,7 @@ pytestmark = pytest.mark.fast
 LINE_CASES = [
     (b"", 4, "failed", "no result line; exit code 4; bind: Address already in use"),
     (b"\n \n", 0, "failed", "no result line; exit code 0; bind: Address already in use"),
-    (b"{}\n{}\n", 0, "invalid", "2 lines: must be exactly one; exit code 0"),
+    (b"{}\n{}\n", 0, "invalid", "2 result lines: must be exactly one; exit code 0"),
     (b'{"format": 1, "kern', 0, "invalid", "result line: not JSON: "),
     (b'{"format": 1, "kern', 137, "failed", "result line: not JSON: "),
     (b"\xff\xfe{}\n", 0, "invalid", "result line: not UTF-8: byte 0"),

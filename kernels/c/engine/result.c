@@ -2,6 +2,7 @@
  */
 #include "engine/result.h"
 
+#include "base/sha256.h"
 #include "describe/program.h"
 #include "engine/keep.h"
 
@@ -178,11 +179,28 @@ static void result_outputs(const struct run *run, struct text *json)
     json_close(json, '}');
 }
 
+/* The last key: length and SHA-256 of the object before it. Libraries write on our standard output too, before the
+ * line, after it and into it; with these a reader finds the object among their words and proves it whole. */
+static void result_frame(size_t begin, struct text *json)
+{
+    size_t length = json->length - begin;
+    uint8_t digest[SHA256_BYTES];
+    struct sha256 hash;
+    sha256_begin(&hash);
+    sha256_add(&hash, json->data + begin, length);
+    sha256_end(&hash, digest);
+    text_print(json, ",\"frame\":{\"length_bytes\":%zu,\"sha256\":\"", length);
+    for (size_t i = 0; i < sizeof digest; i++)
+        text_print(json, "%02x", digest[i]);
+    text_print(json, "\"}");
+}
+
 void result_json(struct run *run, struct text *json)
 {
     run_samples_write(run);
     keep_files(run);
     json_open(json, '{');
+    size_t begin = json->length - 1; /* a comma of the object around it is not part of it */
     result_head(run, json);
     result_verdict(run, json);
     result_metrics(run, json);
@@ -190,6 +208,7 @@ void result_json(struct run *run, struct text *json)
     result_series(run, json);
     result_outputs(run, json);
     result_evidence(run, json);
+    result_frame(begin, json);
     json_close(json, '}');
 }
 
