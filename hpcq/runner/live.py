@@ -89,6 +89,26 @@ def find_run_folder(name: str | None, runs_folder: Path) -> RunFolder:
     return RunFolder(newest.absolute())
 
 
+def find_unfinished_run(name: str | None, runs_folder: Path, say: Callable[[str], None]) -> RunFolder:
+    """As find_run_folder, but without a name the newest run that has not ended, which it says; where each has, the newest."""
+    found = find_run_folder(name, runs_folder)
+    if name is not None:
+        return found
+    known = (path.parent for path in runs_folder.glob("*/run.json"))
+    open_runs = [RunFolder(path.absolute()) for path in known if not has_ended(RunFolder(path))]
+    if not open_runs:
+        return found
+    newest = max(open_runs, key=lambda run: str(read_json(run.run_json).get("created_utc", "")))
+    if newest.path != found.path:
+        say(f"{newest.run}: the newest run that has not ended ({found.run}, which is newer, has)")
+    return newest
+
+
+def has_ended(run: RunFolder) -> bool:
+    """Whether each part of a run is loaded: nothing is left to drive, cancel or load."""
+    return all((run.path / part / "loaded.json").is_file() for part in [*run.clusters(), *run.link_names()])
+
+
 def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunState]) -> ClusterStatus:
     folder = run.path / name
     errors = [read_json(path) for path in sorted(folder.glob("*.error.json"))]

@@ -327,18 +327,18 @@ def run(
 def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Take over a run whose driver ended; queued jobs are adopted.
 
-    RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
+    RUN is a run's id, the beginning of one, or its folder. Default: the newest run that has not ended.
 
     \b
     Example: hpcq resume lab
     """
-    from hpcq.runner.live import find_run_folder
+    from hpcq.runner.live import find_unfinished_run
 
     if abandoned:
         if name is not None:
             raise UserError(f"--abandoned: {name!r} beside it: must be one of both, since it takes every such run")
         return _resume_abandoned(database, runs_folder, as_json=as_json)
-    return _to_the_end(find_run_folder(name, runs_folder), database, as_json=as_json)
+    return _to_the_end(find_unfinished_run(name, runs_folder, _say), database, as_json=as_json)
 
 
 @click.command()
@@ -349,14 +349,14 @@ def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path,
 def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> int:
     """Show how far a run is.
 
-    RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
+    RUN is a run's id, the beginning of one, or its folder. Default: the newest run that has not ended.
 
     \b
     Example: hpcq status
     """
-    from hpcq.runner.live import find_run_folder
+    from hpcq.runner.live import find_unfinished_run
 
-    found = find_run_folder(name, runs_folder)
+    found = find_unfinished_run(name, runs_folder, _say)
     if watch:
         watch_status(found)
     return _print_status(found, as_json)
@@ -376,9 +376,11 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     Example: hpcq cancel lab
     """
     from hpcq.runner.cancelling import cancel_run
-    from hpcq.runner.live import find_run_folder
+    from hpcq.runner.live import find_unfinished_run, has_ended
 
-    found = find_run_folder(name, runs_folder)
+    found = find_unfinished_run(name, runs_folder, _say)
+    if has_ended(found):
+        _say(f"{found.run} has ended: nothing of it is left to cancel")
     left = cancel_run(found, _say)
     shown = _print_status(found, as_json)
     for words in left:
