@@ -32,7 +32,8 @@ SMALL = Size(nodes=20, nights=5, night_repetitions=1, last_pairs=20)
 STARTED = (
     "--version", "--help", "runs", "results", "results --each --limit 5", "results --findings", "show 1", "nodes n01", "nodes",
     "runs --cost", "facts show n01", "facts diff n01 first", "history", "history 1", "regressions --since 3d",
-    "compare latest 3d", "changes list", "nodes --verdicts", "event list", "baseline list", "kernels", "schedule list", "sql SELECT", "db check",
+    "compare latest 3d", "changes list", "nodes --verdicts", "event list", "baseline list", "kernels",
+    "schedule list", "sql SELECT", "db check",
 )  # fmt: skip
 #: Asked of the large one: with a goal where the issue of large sites is one of lists, not of reading a whole survey.
 ASKED_OF_LARGE = (
