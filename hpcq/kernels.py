@@ -87,12 +87,21 @@ class Sizes:
 class Table:
     """Rows of numbers: after the one line that `head` matches, up to the first line that `end` matches.
 
-    head None: from the first line on. A column `-` is not read.
+    head None: from the first line on. A column `-` is not read. headings: of columns that are found by what `head`'s line
+    calls them, the name and the expression of each, from left to right; there may be other columns between them. Otherwise
+    `columns` are all columns, by position. units: what the line below `head` must match.
     """
 
     head: str | None
     columns: tuple[str, ...]
     end: str | None
+    headings: tuple[tuple[str, str], ...] = ()
+    units: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that metrics may refer to."""
+        return tuple(name for name, _ in self.headings) or self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,8 @@ class Reading:
     required: bool
     peer: Peer | None
     comma_separates: bool = False
+    #: Expressions of which one matches in the output, and the factor that each means: of versions with other units.
+    times_where: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,8 +202,14 @@ class TableSection(Section):
         default=None, description="The line above the rows; exactly one line matches. Default: the rows begin at once."
     )
     columns: Annotated[list[Column], AfterValidator(_each_once)] = Field(
-        min_length=1, description=f"Names of the columns; {SIZE_OPTION} is the size of the row, `-` is not read."
+        default=[], description=f"Names of all columns; {SIZE_OPTION} is the size of the row, `-` is not read."
     )
+    headings: dict[SmallName, Pattern] = Field(
+        default={},
+        description="Instead of `columns`: names of those that are read, each with its heading in the line of `head`, from"
+        " left to right.",
+    )
+    units: Pattern | None = Field(default=None, description="The line below `head` matches this.")
     end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
 
 
@@ -226,6 +232,9 @@ class MetricSection(Section):
     regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
     times: Factor = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
     units: dict[str, Factor] = Field(default={}, description="Factor by the second group of `regex`.")
+    times_where: dict[Pattern, Factor] = Field(
+        default={}, description="Another factor, by the one expression that matches in the output: of other versions or units."
+    )
     comma_separates: bool = Field(default=False, description="With `regex`: commas separate fields, as in CSV.")
     minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
     maximum: Finite | None = Field(default=None, description="More is refused.")
@@ -392,7 +401,12 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
     for name in file.metrics:
         _check_metric(file, name, document)
         _check_peer(file, name, document, own)
-    if file.sizes is not None and (file.table is None or SIZE_OPTION not in file.table.columns):
+    table = file.table
+    if table is not None and bool(table.columns) == bool(table.headings):
+        document.complain(("table",), "columns and headings: must be one of them")
+    if table is not None and table.head is None and (table.headings or table.units):
+        document.complain(("table",), "headings or units without head: must have it")
+    if file.sizes is not None and (table is None or SIZE_OPTION not in (*table.columns, *table.headings)):
         document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: must have one")
     if file.sizes is not None and SIZE_OPTION in file.options:
         document.complain(("options", SIZE_OPTION), "the rows of the table have this size: must be left out")
@@ -429,7 +443,7 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
     if units.unit_of(name) is None:
         allowed = "must be a name that ends in its unit, such as _ns, _us, _s, _bps, _bytes, _ratio, _count, _pps"
         document.complain(place, f"{name} has no unit: {allowed}", at_key=True)
-    columns = file.table.columns if file.table else []
+    columns = [*file.table.columns, *file.table.headings] if file.table else []
     if metric.column is not None and metric.column not in columns:
         found = ", ".join(columns) or "none, there is no table"
         document.complain((*place, "column"), f"{shown(metric.column)} is not a column: must be one of {found}")
@@ -516,7 +530,10 @@ def _described(file: KernelFile, path: str) -> Described:
         ready = file.server.ready
         how = Ready.WORDS if ready.words is not None else Ready.LISTENING if ready.listening else Ready.AT_ONCE
         server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
-    table = None if file.table is None else Table(file.table.head, tuple(file.table.columns), file.table.end)
+    table = None
+    if file.table is not None:
+        found = file.table
+        table = Table(found.head, tuple(found.columns), found.end, tuple(found.headings.items()), found.units)
     sizes, sends = file.sizes, file.sends_at_least_bytes
     return Described(
         program=file.program,
@@ -544,7 +561,8 @@ def _reading(name: str, one: MetricSection) -> Reading:
     high = None if one.maximum is None else float(one.maximum)
     peer = None if one.same_as is None else Peer(one.same_as.kernel, one.same_as.metric, float(one.same_as.times))
     where = one.json_path, one.column, one.regex
-    return Reading(name, *where, float(one.times), factors, low, high, one.required, peer, one.comma_separates)
+    by_version = tuple((pattern, float(factor)) for pattern, factor in one.times_where.items())
+    return Reading(name, *where, float(one.times), factors, low, high, one.required, peer, one.comma_separates, by_version)
 
 
 def _try(kernel: Kernel, document: Document, *, stored: bool) -> None:

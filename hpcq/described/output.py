@@ -23,6 +23,7 @@ from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.kernels import (
+    SIZE_OPTION,
     Better,
     Described,
     Kernel,
@@ -118,6 +119,16 @@ class Read:
     metrics: dict[int | None, dict[str, float]] = field(default_factory=dict)
     complaints: dict[int | None, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    #: The first line that looks like a row of the table but has another number of fields, as a reason.
+    misfit: str = ""
+
+
+class _Twice(dict[str, Any]):
+    """A JSON object in which keys stand twice: of two values of one name nobody knows which one is meant."""
+
+    def __init__(self, found: Mapping[str, Any], twice: frozenset[str]) -> None:
+        super().__init__(found)
+        self.twice = twice
 
 
 def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> Read:
@@ -127,6 +138,12 @@ def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> R
             return _read(described, text, sizes)
     except TimeoutError:
         raise UnreadableError(f"output: its regular expressions take more than {_READ_S:g} s: must be less") from None
+
+
+def failure_said(described: Described, text: str) -> str | None:
+    """The line of an output that has words of failure; None if no line has."""
+    lines = (line.strip() for line in text.splitlines() if any(word in line for word in described.failure_words))
+    return next(lines, None)
 
 
 def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
@@ -153,7 +170,7 @@ def _metrics(described: Described, text: str, parsed: Any, cells: Sequence[str])
         number = _reading(described, one, text, parsed, cells)
         if number is None:
             continue
-        value = number * one.times + 0.0  # -0 is 0
+        value = number * one.times * _factor_of_version(one, text) + 0.0  # -0 is 0
         low = one.minimum is not None and value < one.minimum
         if low or (one.maximum is not None and value > one.maximum):
             bound = f"{one.minimum:g} or more" if low else f"at most {one.maximum:g}"
@@ -164,12 +181,21 @@ def _metrics(described: Described, text: str, parsed: Any, cells: Sequence[str])
     return metrics
 
 
+def _factor_of_version(one: Reading, text: str) -> float:
+    found = [factor for pattern, factor in one.times_where if re.search(pattern, text, re.MULTILINE)]
+    if one.times_where and len(found) != 1:
+        patterns = ", ".join(pattern for pattern, _ in one.times_where)
+        raise UnreadableError(f"{one.metric}: its unit is unknown: {len(found)} of {patterns} match: must be exactly one")
+    return found[0] if found else 1.0
+
+
 def _reading(described: Described, one: Reading, text: str, parsed: Any, cells: Sequence[str]) -> float | None:
     if one.json is not None:
         return _json_value(one, parsed)
     if one.column is not None:
         assert described.table is not None  # noqa: S101 - the reader of descriptions has checked it
-        return read_number(cells[described.table.columns.index(one.column)], one.metric)
+        cell = cells[described.table.names.index(one.column)]
+        return None if not cell and not one.required else read_number(cell, one.metric)
     assert one.regex is not None  # noqa: S101 - likewise
     return _regex_value(one, text)
 
@@ -220,13 +246,12 @@ def _json(text: str, found: Read) -> Any:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys stand once: of two values of one name nobody knows which one is meant."""
+    """An object that remembers which keys stand twice: iperf3 before 3.16 writes some so, which nobody reads."""
     found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UnreadableError(f"output: the key {shown(twice)} stands twice in one object: must stand there once")
-    return found
+    if len(found) == len(pairs):
+        return found
+    names = [name for name, _ in pairs]
+    return _Twice(found, frozenset(name for name in found if names.count(name) > 1))
 
 
 def _refuse_constant(word: str) -> float:
@@ -241,6 +266,8 @@ def is_path(text: str) -> bool:
 def _json_value(one: Reading, parsed: Any) -> float | None:
     value = parsed
     for name, index in _STEP.findall(one.json or ""):
+        if isinstance(value, _Twice) and name in value.twice:
+            raise UnreadableError(f"output: the key {shown(name)} stands twice in one object: must stand there once")
         inside = value.get(name) if name and isinstance(value, dict) else None
         if index and isinstance(value, list) and int(index) < len(value):
             inside = value[int(index)]
@@ -261,8 +288,8 @@ def sizes_in(described: Described, text: str) -> list[int]:
     """The sizes that the table in `text` has, in its order: of an output whose parameters nobody knows any more."""
     if described.table is None or described.sizes is None:
         return []
-    place, found = described.table.columns.index(described.sizes.option), list[int]()
-    for cells in _table_rows(described.table, text, Read()):
+    place, found = described.table.names.index(described.sizes.option), list[int]()
+    for cells in _table_rows(described, text, Read()):
         size = read_number(cells[place], described.sizes.option)
         if size != int(size) or int(size) in found:
             raise UnreadableError(f"table: size {shown(cells[place])}: must be whole numbers, each once")
@@ -271,41 +298,90 @@ def sizes_in(described: Described, text: str) -> list[int]:
 
 
 def _rows(described: Described, table: Table, text: str, sizes: Sequence[int], found: Read) -> dict[int | None, Sequence[str]]:
-    return _by_size(described, table, _table_rows(table, text, found), sizes)
+    return _by_size(described, table, _table_rows(described, text, found), sizes, found)
 
 
-def _table_rows(table: Table, text: str, found: Read) -> list[list[str]]:
+def _table_rows(described: Described, text: str, found: Read) -> list[list[str]]:
+    """The cells of each row, those of `Table.names`; of a heading that is not there, and need not be, an empty one."""
+    table = described.table
+    assert table is not None  # noqa: S101 - the callers have looked
     lines = text.replace("\r\n", "\n").split("\n")  # and not at other characters that Python takes for line ends
     heads = [-1] if table.head is None else [no for no, line in enumerate(lines) if re.search(table.head, line)]
     if len(heads) != 1:
         raise UnreadableError(f"table: {len(heads)} lines match {table.head}: must be one")
+    begin, count, places = heads[0] + 1, len(table.columns), list[int | None](range(len(table.columns)))
+    if table.headings:
+        optional = {one.column for one in described.readings if not one.required}
+        count, places = _headings(table, lines[heads[0]], optional)
+    if table.units is not None:
+        below = lines[begin] if begin < len(lines) else ""
+        if not re.search(table.units, below):
+            raise UnreadableError(f"table: units {shown(below.strip())}: must match {table.units}")
+        begin += 1
     rows: list[list[str]] = []
-    for line in lines[heads[0] + 1 :]:
+    for line in lines[begin:]:
         if table.end is not None and re.search(table.end, line):
             break
         cells = line.split()
-        if len(cells) == len(table.columns) and re.match(r"[-+.\d]", cells[0]):
-            rows.append(cells)
+        is_row = bool(cells) and re.match(r"[-+.\d]", cells[0]) is not None
+        if is_row and len(cells) == count:
+            rows.append(["" if place is None else cells[place] for place in places])
         elif cells:
             _say(found, [line])
+            if is_row and _NUMBER.fullmatch(cells[0]) and not found.misfit:
+                found.misfit = f"table: {len(cells)} fields for {count} columns: {shown(line.strip())}: must be {count}"
     return rows
 
 
+def _headings(table: Table, line: str, optional: set[str | None]) -> tuple[int, list[int | None]]:
+    """How many columns the line of headings has, and the place of each that is read; None: it is not there.
+
+    Headings may have a blank within; two of them, or a tab, separate headings that the description does not know.
+    """
+    text = re.sub(r"^\s*#\s", " ", line)
+    known = [re.compile(rf"(?:{pattern})(?=\s|$)") for _, pattern in table.headings]
+    headings: list[str] = []
+    at = 0
+    while (begins := re.compile(r"\S").search(text, at)) is not None:
+        at = begins.start()
+        end = max((match.end() for one in known if (match := one.match(text, at))), default=at)
+        while end == at or (not _heading_ends(text, end, known) and not any(one.fullmatch(text[at:end]) for one in known)):
+            end = re.compile(r"\s*\S+").match(text, end).end()  # type: ignore[union-attr]
+        headings.append(text[at:end])
+        at = end
+    places: list[int | None] = []
+    first = 0
+    for name, pattern in table.headings:
+        place = next((no for no in range(first, len(headings)) if re.fullmatch(pattern, headings[no])), None)
+        if place is None and name not in optional:
+            raise UnreadableError(f"table: headings {', '.join(headings)}: must have {pattern} for {name}")
+        first = first if place is None else place + 1
+        places.append(place)
+    return len(headings), places
+
+
+def _heading_ends(text: str, end: int, known: Sequence[re.Pattern[str]]) -> bool:
+    """Whether a heading that the description does not know ends here."""
+    gap = re.compile(r"\s*").match(text, end)
+    assert gap is not None  # noqa: S101 - it matches nothing, too
+    wide = "\t" in gap[0] or len(gap[0]) > 1 or gap.end() == len(text)
+    return wide or any(one.match(text, gap.end()) for one in known)
+
+
 def _by_size(
-    described: Described, table: Table, rows: Sequence[Sequence[str]], sizes: Sequence[int]
+    described: Described, table: Table, rows: Sequence[Sequence[str]], sizes: Sequence[int], found: Read
 ) -> dict[int | None, Sequence[str]]:
-    if described.sizes is None:
-        if len(rows) != 1:
-            raise UnreadableError(f"table: {len(rows)} rows: must be exactly 1")
-        return {None: rows[0]}
-    if len(rows) != len(sizes):
-        raise UnreadableError(f"table: {len(rows)} rows: must be exactly {len(sizes)}")
-    place = table.columns.index(described.sizes.option)
+    wanted = len(sizes) if described.sizes is not None else 1
+    if len(rows) != wanted:
+        raise UnreadableError(found.misfit or f"table: {len(rows)} rows: must be exactly {wanted}")
     by_size: dict[int | None, Sequence[str]] = {}
-    for row, size in zip(rows, sizes, strict=True):
-        if read_number(row[place], described.sizes.option) != size:
-            raise UnreadableError(f"table: size {shown(row[place])}: allowed here is {size}")
-        by_size[size] = row
+    expected: list[int | None] = [*sizes] or [None] * wanted
+    for row, size in zip(rows, expected, strict=True):
+        if size is not None:
+            cell = row[table.names.index(SIZE_OPTION)]
+            if read_number(cell, SIZE_OPTION) != size:
+                raise UnreadableError(f"table: size {shown(cell)}: allowed here is {size}")
+        by_size[size if described.sizes is not None else None] = row
     return by_size
 
 
@@ -346,8 +422,15 @@ def limit_s(described: Described, parameters: Mapping[str, ParameterValue]) -> f
 
 
 def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
-    """The sizes that one run measures, in order; empty when it has none. Raises UserError for more than 200."""
-    return _sizes(described, described.sizes, parameters) if described.sizes else ()
+    """The sizes that one run measures, in order; empty when it has none. Raises UserError for more than 200.
+
+    Of a table with one row, the size that its column must show.
+    """
+    if described.sizes is not None:
+        return _sizes(described, described.sizes, parameters)
+    shows_it = described.table is not None and SIZE_OPTION in described.table.names
+    size = parameters.get(SIZE_OPTION) if shows_it else None
+    return (size,) if isinstance(size, int) and not isinstance(size, bool) else ()
 
 
 def sent_at_least(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[float, ...]:
@@ -514,7 +597,7 @@ def _described(row: Mapping[str, Any]) -> Described:
             **lists,
             "shape": Shape(row["shape"]),
             "server": server and Server(**{**server, "ready": Ready(server["ready"])}),
-            "table": table and Table(**{**table, "columns": tuple(table["columns"])}),
+            "table": table and _table(table),
             "sizes": sizes and Sizes(**{**sizes, "steps": Steps(sizes["steps"])}),
             "readings": tuple(_reading_of_file(one) for one in row["readings"]),
         }
@@ -522,4 +605,9 @@ def _described(row: Mapping[str, Any]) -> Described:
 
 
 def _reading_of_file(row: Mapping[str, Any]) -> Reading:
-    return Reading(**{**row, "units": tuple(map(tuple, row["units"])), "peer": row["peer"] and Peer(**row["peer"])})
+    pairs = {key: tuple(map(tuple, row[key])) for key in ("units", "times_where")}
+    return Reading(**{**row, **pairs, "peer": row["peer"] and Peer(**row["peer"])})
+
+
+def _table(row: Mapping[str, Any]) -> Table:
+    return Table(**{**row, "columns": tuple(row["columns"]), "headings": tuple(map(tuple, row["headings"]))})

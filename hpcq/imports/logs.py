@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import units
-from hpcq.described.output import UnreadableError, read_output, sizes_in
+from hpcq.described.output import UnreadableError, failure_said, read_output, sizes_in
 from hpcq.errors import UserError
 from hpcq.imports.others import Maker, files_in, made
 from hpcq.imports.values import Problems, Source, Value, metric_of, read_bytes
@@ -50,7 +50,8 @@ def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Probl
     except ValueError as error:
         problems.add(str(path), None, str(error))
         return
-    failed = told.pop("error", None) or next((f"it said: {word}" for word in described.failure_words if word in text), None)
+    said = failure_said(described, text)
+    failed = told.pop("error", None) or (said and f"it said: {said}")
     by_size: Mapping[int | None, Mapping[str, float]] = {}
     reasons: dict[int | None, str] = {} if failed is None else {None: failed}
     if failed is None:

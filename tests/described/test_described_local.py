@@ -72,7 +72,7 @@ def test_a_word_of_a_command_is_one_argument_whatever_it_holds(done: LocalDesk) 
     [
         ("nan", "invalid", "foreign_rate: rate_bps: 'nan': must be a number"),
         ("exit", "failed", "program: foreign_rate: exit code 7; it said last: cannot do it"),
-        ("words", "failed", "program: foreign_rate: it said: FAILED; last: FAILED to do it"),
+        ("words", "failed", "program: foreign_rate: it said: FAILED to do it"),
         ("hang", "failed", "program: foreign_rate: ended at its limit of 3 s; it said last: rate = 12.5 Mbit/s"),
     ],
 )

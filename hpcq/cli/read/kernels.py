@@ -176,13 +176,15 @@ def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_j
 
 def _failure(kernel: Kernel, text: str, exit_code: int | None) -> str | None:
     """Why a run with this output failed, in the words of hpcq-net; None: it did not."""
+    from hpcq.described.output import failure_said
+
     described = kernel.described
     assert described is not None  # noqa: S101 - only described kernels get here
     if exit_code is not None and exit_code not in described.exit_codes:
         allowed = ", ".join(map(str, described.exit_codes))
         return f"{kernel.name}: exit code {exit_code}: must be {allowed}"
-    word = next((word for word in described.failure_words if word in text), None)
-    return None if word is None else f"{kernel.name}: it said: {word}"
+    said = failure_said(described, text)
+    return None if said is None else f"{kernel.name}: it said: {said}"
 
 
 def _refused(outcome: str, reason: str, *, as_json: bool) -> int:

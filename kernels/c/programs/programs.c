@@ -173,22 +173,39 @@ void foreign_version(const struct foreign *foreign, struct text *version)
     child_free(&child);
 }
 
+/* The line of its output that has words of failure; false where none has. */
+static bool foreign_complaint(const struct foreign *foreign, const struct child *child, char *said, size_t size)
+{
+    for (size_t i = 0; i < foreign->failure_words.count; i++)
+        for (size_t s = 0; s < 2; s++) {
+            const char *text = text_string(&child->streams[s]);
+            const char *begin = strstr(text, foreign->failure_words.list[i]);
+            if (!begin)
+                continue;
+            size_t length = strcspn(begin, "\r\n");
+            for (; begin > text && begin[-1] != '\n'; begin--)
+                length++;
+            for (; length && (*begin == ' ' || *begin == '\t'); begin++)
+                length--;
+            snprintf(said, size, "%.*s", (int)length, begin);
+            return true;
+        }
+    return false;
+}
+
 bool foreign_succeeded(const struct foreign *foreign, const struct child *child, struct failure *failure)
 {
     char last[200];
-    bool accepted = false;
-    child_last_words(child, last, sizeof last);
+    bool accepted = false, complained = foreign_complaint(foreign, child, last, sizeof last);
+    if (!complained)
+        child_last_words(child, last, sizeof last);
     if (child->timed_out)
         return fail(failure, EXIT_PEER, "%s: ended at its limit of %g s; it said last: %s", foreign->name,
                     foreign->limit_s, last);
     for (size_t i = 0; i < foreign->code_count; i++)
         accepted = accepted || foreign->codes[i] == child_code(child);
     if (!accepted)
-        return fail(failure, EXIT_PEER, "%s: exit code %d; it said last: %s", foreign->name, child_code(child), last);
-    for (size_t i = 0; i < foreign->failure_words.count; i++)
-        for (size_t s = 0; s < 2; s++)
-            if (strstr(text_string(&child->streams[s]), foreign->failure_words.list[i]))
-                return fail(failure, EXIT_PEER, "%s: it said: %s; last: %s", foreign->name,
-                            foreign->failure_words.list[i], last);
-    return true;
+        return fail(failure, EXIT_PEER, "%s: exit code %d; it said%s: %s", foreign->name, child_code(child),
+                    complained ? "" : " last", last);
+    return !complained || fail(failure, EXIT_PEER, "%s: it said: %s", foreign->name, last);
 }
