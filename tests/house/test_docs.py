@@ -149,6 +149,22 @@ def test_some_blocks_are_marked() -> None:
 
 
 @pytest.mark.fast
+def test_a_column_of_results_is_a_change_in_two_files() -> None:
+    """The diff in CONTRIBUTING.md fits these files, wherever its lines stand by now, and what comes out is Python."""
+    [diff] = re.findall(r"^```diff\n(.*?)^```$", (REPOSITORY / "CONTRIBUTING.md").read_text(), re.M | re.S)
+    files = re.split(r"^--- .*\n\+\+\+ b/(\S+)\n", diff, flags=re.M)[1:]
+    assert files[::2] == ["hpcq/store/query.py", "hpcq/cli/read/results.py"]
+    for path, hunks in zip(files[::2], files[1::2], strict=True):
+        text = (REPOSITORY / path).read_text()
+        for hunk in re.split(r"^@@ .*\n", hunks, flags=re.M)[1:]:
+            lines = hunk.splitlines(keepends=True)
+            before, after = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+            assert text.count(before) == 1, f"{path}: not in the file:\n{before}"
+            text = text.replace(before, after)
+        compile(text, path, "exec")
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`|^    [^\n]*$", "", page.read_text(), flags=re.M | re.S)

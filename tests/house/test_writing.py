@@ -136,6 +136,30 @@ def test_pages_name_files_that_exist() -> None:
     assert missing == []
 
 
+ARCHITECTURE = REPOSITORY / "docs" / "architecture.md"
+
+
+def section(title: str) -> str:
+    """A section of docs/architecture.md, up to the next heading of its level."""
+    return ARCHITECTURE.read_text("utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_map_names_every_package_and_every_file_of_the_lowest_folder() -> None:
+    there = [path for path in (REPOSITORY / "hpcq").iterdir() if path.name not in {"__pycache__", "__init__.py", "py.typed"}]
+    names = [f"{path.name}/" if path.is_dir() else path.name for path in there]
+    assert len(names) > 20
+    assert [name for name in names if name not in section("The map")] == []
+
+
+def test_each_walk_names_each_file_once() -> None:
+    walks = section("Three walks").split("\n### ")[1:]
+    assert len(walks) == 3
+    for walk in walks:
+        files = re.findall(r"`((?:hpcq|kernels|templates|workflow)/[\w./-]+\.\w+)`", walk)
+        assert len(files) >= 10
+        assert sorted(files) == sorted(set(files)), walk.partition("\n")[0]
+
+
 def test_rows_of_a_table_stand_on_lines_of_their_own() -> None:
     """Wrapped as prose once, a table is one paragraph for ever."""
     joined = re.compile(r"\S.*\|---\|")
