@@ -52,9 +52,9 @@ def accept(  # noqa: PLR0917 - Click passes by name
     back from a maintenance reservation or a drain. If there are none it runs nothing, so you may call it every few minutes.
 
     \b
-    PASS          every planned test was measured in both roles, and what the first line tells is ruled out
+    PASS          every planned test was measured in both roles, and the slowdown that the first line names is ruled out
     DEGRADED      slower than expected, but not below nine tenths of it; or its evidence shows a flaw
-    FAIL          slower still, beyond a gate of the campaign, or its tests bring nothing
+    FAIL          slower still, beyond a gate of the campaign, or its tests bring no result
     INCONCLUSIVE  bad pairs, but not clear whose fault it is; bad in one run only; no reference; or too few jobs
     NOT COVERED   nothing could be measured: down, drained, busy, reserved
 

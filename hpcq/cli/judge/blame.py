@@ -226,7 +226,7 @@ def _blame_json(found: Blame) -> dict[str, Any]:
     show_default=True,
     help="Smallest slowdown worth naming.",
 )
-@click.option("--campaign", metavar="FILE", help="Write a campaign of the pairs that would settle what is open.")
+@click.option("--campaign", metavar="FILE", help="Write a campaign file with the pairs that would settle the undecided cases.")
 @click.option(
     "--like", metavar="CAMPAIGN", help="The campaign whose tests and cluster --campaign takes. Default: those of the run."
 )
@@ -244,14 +244,14 @@ def blame(  # noqa: PLR0917 - Click passes by name
     database: Path,
     as_json: bool,
 ) -> int:
-    """Name the slow node, link or group in a table of pair results, or the pairs that would tell.
+    """Name the slow node, link or group in a table of pair results, or the pairs to measure next.
 
     Without --pairs it reads the latest run. Every test of a run is a table with one row per job: the repetitions of one job
-    share its luck. Nothing is named on fewer than three slow jobs, and a test that fails accuses, too. Findings of the evidence
-    that explain it come first. Give the run of the asked pairs as well, and both are judged together. Results of one round of
-    a file ran at the same time.
+    share its luck. It names nothing on fewer than three slow jobs; a test that fails counts as slow. Findings of the
+    evidence that explain it come first. When you have measured the pairs that it asked for, name both runs with --run: it
+    judges them together. In a file, results of the same round ran at the same time.
 
-    Exit code 3 when something is named or a test fails, 4 when something is open, a planned job never ran or there is too
+    Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
 
     \b

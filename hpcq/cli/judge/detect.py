@@ -56,9 +56,10 @@ def detect(
     """Find when the series in a CSV changed or drifted, or whether they got worse at a known boundary.
 
     FILE has one series per column, in time order, with or without a header; - is standard input. With --by it has one value
-    per row, and the columns named there say whose. Empty cells are missing values. The names tell which direction is good:
-    those of hpcq's metrics, and words such as latency, time, loss or errors. The first line says how many series were
-    judged. A search needs ten values of a series. Exit code 3 when a series is worse than it was, 4 when it cannot be told.
+    per row, and the columns named there say to which series it belongs. Empty cells are missing values. The names tell
+    which direction is good: those of hpcq's metrics, and words such as latency, time, loss or errors. The first line says
+    how many series were judged. A search needs at least ten values per series. Exit code 3 when a series is worse than it
+    was, 4 if undecided.
 
     \b
     Example: hpcq detect --better higher nightly.csv

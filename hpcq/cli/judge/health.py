@@ -50,7 +50,7 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
 @health.command()
 @click.argument("kind", metavar="KIND")
 def script(kind: str) -> int:
-    """Print the program that reads this file on the nodes, for one KIND of health check.
+    """Print a health check of one KIND for the nodes; it reads the file that `hpcq health write` wrote.
 
     nhc is Node Health Check; the others are the names of schedulers that have a health check of their own.
 

@@ -169,7 +169,7 @@ _COUNTS = ("series_count", "judged_count", "too_few_count", "disturbed_count", "
 
 
 @click.command()
-@click.option("--since", default="30d", show_default=True, help="Where the stretch in question begins: 30d, 2026-11-20, a run.")
+@click.option("--since", default="30d", show_default=True, help="The start of the stretch to judge: 30d, 2026-11-20, a run.")
 @click.option("--against", help="Compare with this stretch (90d..30d, baseline:NAME) instead of searching for change points.")
 @click.option("--all", "everything", is_flag=True, help="Every series, and what got better, was repaired since, or is unclear.")
 @click.option("--record", is_flag=True, help="Record the changes found; hpcq changes lists them.")
@@ -185,13 +185,15 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     database: Path,
     as_json: bool,
 ) -> int:
-    """Say which series got worse, since when, by how much, and what differs.
+    """Show what got worse, since when, by how much, and what differs.
 
-    Changes with one moment and one node, link, leaf or cluster in common are one block, with what differs since then.
-    First comes what a whole cluster, a group, a node or a link lost, judged from the top down over all of its jobs.
-    Without --against it searches each series for changes of its level since then; with it, it holds the stretch since then
-    against another one. A series that was measured before and now only fails is `gone`. Exit code 3 when something got worse
-    or is gone, 4 when nothing was judged, or a series is unclear, has too few points, or was planned and not measured.
+    Without --against it first judges the whole cluster, its groups, nodes and links, from the top down over all of their
+    jobs. Lines that begin with `told:` keep to a budget of false mornings; those with `suspected:` need more nights and do
+    not count yet. Then come the series that got worse. Changes at the same moment that share a node, link, leaf or cluster
+    are one block, with what differs since then. Without --against it searches each series for changes of its level since
+    then; with it, it compares the stretch since then with another one. A series that was measured before and now only fails
+    is `gone`. Exit code 3 when something got worse or is gone, 4 when nothing was judged, or a series is unclear, has too
+    few points, or was planned and not measured.
 
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2

@@ -135,7 +135,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
 
 @click.group(cls=Verbs)
 def baseline() -> None:
-    """Name the runs that are the good state, for comparisons."""
+    """Name runs as the good state, for comparisons."""
 
 
 @baseline.command("set")

@@ -78,7 +78,7 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
 @click.option("--run", help="Only this run.")
 @database_option
 def rejudge(run: str | None, database: Path) -> int:
-    """Read the stored evidence again with the present rules, where older rules read it.
+    """Apply the present rules to stored evidence that older rules judged.
 
     Findings and disturbed results become what the present rules say. Which results count does not change. Findings of
     different rules are never compared, so a newer hpcq does not look like a change of the machines.

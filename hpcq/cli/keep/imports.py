@@ -41,9 +41,9 @@ _CSV = "csv"
     "facts_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="CSV node,time,fact,value: what the nodes were since when, like nic.eth0.speed_bps or cpu.model.",
+    help="CSV node,time,fact,value: facts of the nodes and since when they hold, like nic.eth0.speed_bps or cpu.model.",
 )
-@click.option("--names", metavar="PATTERN", help="What the ends of paths mean: '{run}/{client}_{server}.txt'. Not for csv.")
+@click.option("--names", metavar="PATTERN", help="What the parts of a path mean: '{run}/{client}_{server}.txt'. Not for csv.")
 @click.option(
     "--column",
     "columns",
@@ -53,7 +53,7 @@ _CSV = "csv"
 )
 @click.option("--better", multiple=True, metavar="METRIC=WORD", help="Which direction is good: higher or lower. Not for csv.")
 @click.option(
-    "--zone", default="UTC", show_default=True, help="The zone of times that name none: Europe/Berlin, +01:00. Not for csv."
+    "--zone", default="UTC", show_default=True, help="The zone of times that have none: Europe/Berlin, +01:00. Not for csv."
 )
 @database_option
 @json_option
@@ -69,12 +69,12 @@ def import_(  # noqa: PLR0917 - Click passes by name
     database: Path,
     as_json: bool,
 ) -> int:
-    """Bring results that other programs measured into the database.
+    """Import results that other programs measured into the database.
 
-    The columns of a CSV are time,run,test,client,server,metric,value,unit,better, and where wanted job, repetition, outcome,
-    reason, message_bytes. --format reads what other programs leave; folders stand for all files in them. They become runs
-    of kind import: every reading and judging verb works on them, but no evidence stands behind them. Importing twice
-    changes nothing. What is wrong is refused with its place, and then nothing is imported.
+    The columns of a CSV are time,run,test,client,server,metric,value,unit,better, and optionally job, repetition, outcome,
+    reason, message_bytes. --format reads the files of other programs; a folder means all files in it. The results become
+    runs of kind import: every verb that reads or judges works on them, but they have no evidence. Importing twice changes
+    nothing. If anything is wrong, hpcq says where and imports nothing.
 
     \b
     Example: hpcq import measured.csv --cluster alpha --facts facts.csv

@@ -53,7 +53,7 @@ def curve(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Draw each kernel against message size: TCP, UDP and MPI in one chart, logarithmic axes.
 
-    A line is the median over the pairs of a run. Its band holds the middle 90 % of them; of one or two pairs, all their
+    A line is the median over the pairs of a run. Its band holds the middle 90 % of them; with one or two pairs, all their
     repetitions.
 
     \b

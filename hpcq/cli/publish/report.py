@@ -43,8 +43,8 @@ def report(  # noqa: PLR0917 - Click passes by name
 
     The first line says how much of the run was judged. Exit code as of `hpcq results`: 3 when a gate failed, 4 when
     something is missing or could not be judged. With --since, --node or --cluster the page shows what got worse and what
-    differs since, who is slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also where the
-    ledger names something that is not fit.
+    differs since, who is slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the
+    last verdict on anything in the ledger is not a pass.
 
     \b
     Example: hpcq report --to report.html

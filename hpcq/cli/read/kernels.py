@@ -81,14 +81,13 @@ def show(name: str, as_json: bool) -> int:
 @kernels.command()
 @click.argument("name")
 @click.option("--sample", required=True, type=click.Path(path_type=Path), help="A saved output of the program.")
-@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="An option it ran with; repeatable.")
-@click.option("--exit-code", type=click.IntRange(0, 255), help="What the program ended with. Default: a code of success.")
+@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="An option that the program ran with; repeatable.")
+@click.option("--exit-code", type=click.IntRange(0, 255), help="The exit code of the program. Default: one that means success.")
 @json_option
 def check(name: str, sample: Path, given: Sequence[str], exit_code: int | None, as_json: bool) -> int:
-    """Read a saved output as a description says, and show what would be stored.
+    """Read a saved output with a description, and show what hpcq would store.
 
-    NAME is a described kernel or the path of its file. Output that cannot be read ends with exit code 1, as does one
-    that has words of failure.
+    NAME is a described kernel or the path of its file. Exit code 1 when the output cannot be read, or reports a failure.
 
     \b
     Example: hpcq kernels check iperf3_tcp --sample iperf3.json

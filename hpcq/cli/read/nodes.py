@@ -86,13 +86,13 @@ _USED = {
 @click.option("--cluster", help="Only this cluster.")
 @since_option("30d")
 @click.option("--all", "everything", is_flag=True, help="Of NODE: all partners and tests, not only the slowest.")
-@click.option("--verdicts", is_flag=True, help="What acceptances said of nodes, links, groups and collectives.")
+@click.option("--verdicts", is_flag=True, help="Verdicts of acceptances on nodes, links, groups and collectives.")
 @click.option("--each", is_flag=True, help="With --verdicts: every verdict, oldest first, not only the last one.")
 @click.option(
     "--exit-code",
     "judging",
     is_flag=True,
-    help="With --verdicts: end with 0 only where all is a pass: 3 failed or degraded, else 4.",
+    help="With --verdicts: exit code 0 if all pass, 3 if one failed or is degraded, else 4.",
 )
 @click.option("--not-measured-for", "age", metavar="LENGTH", help="Only nodes without a measurement for this long: 14d.")
 @click.option("--sort", type=click.Choice(_SORTS), default="name", show_default=True, help="level: the slowest first.")
@@ -115,9 +115,9 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
 
-    The list has the last verdict of each node, its last measurement, and its level over all partners: each test compared
-    with the median of all pairs in the same test, and the median of these shares. 90 % means 10 % worse than usual, whichever
-    direction the metric has. Results beside other work are left out.
+    The list has the last verdict of each node, its last measurement, and its level: the median over its tests and partners,
+    each as a share of the median of all pairs in the same test. 90 % means 10 % worse than usual, whichever direction the
+    metric has. Results beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
     with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes
@@ -125,7 +125,7 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 
     --verdicts shows the last verdict of `hpcq accept` on each node and collective, and on each link and group that was ever
     at fault; with NODE only on it and on the links, groups and collectives that it shares. A group is all nodes behind one
-    leaf switch. A link or group that was repaired is a pass. A collective names no node: with NODE it stands in the list, and
+    leaf switch. A link or group that was repaired is a pass. A collective names no single node: with NODE it is listed, but
     does not count in the exit code.
 
     \b

@@ -66,7 +66,7 @@ def runs(  # noqa: PLR0917 - Click passes by name
     """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
 
     The verdict is that of the campaign's gates: inconclusive while something is missing, not judged without gates. The page
-    of a run (`hpcq report RUN`) also asks history and the ledger. Runs of kind import are what `hpcq import` brought.
+    of a run (`hpcq report RUN`) also asks history and the ledger. Runs of kind import come from `hpcq import`.
 
     --cost: an allocation costs its nodes times the time from its start to its end. The account is the one that the cluster's
     file named at that time; it is empty where your default account paid.

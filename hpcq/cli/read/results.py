@@ -462,7 +462,7 @@ RUN_COLUMNS = (
 @click.option("--sort", metavar="FIELD", help="By this field; -FIELD from large to small: median, -disturbed_count.")
 @limit_option()
 @click.option("--links", is_flag=True, help="Compare links with the same nodes within their clusters: one row per test.")
-@click.option("--toolchains", is_flag=True, help="Toolchains beside each other, and whether they differ beyond noise.")
+@click.option("--toolchains", is_flag=True, help="Compare toolchains, and say whether they differ beyond noise.")
 @database_option
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name

@@ -308,8 +308,8 @@ def run(
 
     CAMPAIGN is a file, or the name of an example that comes with hpcq (demo, lab).
 
-    With --detach no process stays behind; `hpcq resume` takes over the run, now or tomorrow. Links need it: their two sides
-    meet through a driver, so `resume` submits their pairs.
+    With --detach no process stays behind; `hpcq resume` continues the run, now or tomorrow. The two sides of a link need a
+    running driver, so only `hpcq resume` submits pairs over links.
 
     \b
     Example: hpcq run campaigns/demo.yaml
@@ -343,7 +343,7 @@ def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path,
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False)
-@click.option("--watch", is_flag=True, help="Go on showing it until the run ends: a table on a terminal, else lines.")
+@click.option("--watch", is_flag=True, help="Update the view until the run ends: a table on a terminal, else lines.")
 @runs_option
 @json_option
 def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> int:
@@ -369,8 +369,8 @@ def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> i
 def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     """End a run's jobs; nothing stays queued.
 
-    Ends with 0 when the queues show nothing of the run any more, else with 4 and what is still there.
-    What was measured stays, and you can load it. What was not measured becomes rows that say so.
+    Exit code 0 when the queues show no job of the run any more, else 4 and a list of the jobs that are left. Results that
+    were measured stay, and you can load them. Each planned result that is missing becomes a row that says so.
 
     \b
     Example: hpcq cancel lab
@@ -395,8 +395,8 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
 def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Show what a campaign would run, where and how long.
 
-    It asks each cluster for its nodes. It starts nothing and writes nothing. Where one cluster cannot be reached, it
-    shows the plans of the others, and ends with that error.
+    It asks each cluster for its nodes. It starts nothing and writes nothing. If one cluster cannot be reached, it shows the
+    plans of the others and exits with that error.
 
     \b
     Example: hpcq plan campaigns/demo.yaml

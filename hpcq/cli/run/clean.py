@@ -57,10 +57,10 @@ def clean(  # noqa: PLR0917 - Click passes by name
     cluster_folders: Sequence[Path],
     as_json: bool,
 ) -> int:
-    """Show which folders of earlier runs may go from a cluster's work directory, and remove them with --remove.
+    """Show which folders of earlier runs can go from a cluster's work directory; --remove removes them.
 
-    What stays says why: a run that has not ended, a job in the queue, a run that this machine does not know. Results stay: the
-    files of a run that ended are here too.
+    For each folder that it keeps, hpcq says why: the run has not ended, it has a job in the queue, or this machine does not
+    know it. No result is lost: the files of a run that ended are on this machine, too.
 
     \b
     Example: hpcq clean local --older-than 30d

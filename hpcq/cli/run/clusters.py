@@ -41,7 +41,7 @@ def list_clusters(cluster_folders: Sequence[Path], as_json: bool) -> int:
 def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Check what a cluster has: reach, scheduler, nodes, compilers, MPI, PMIx, work directory.
 
-    For each thing that is missing it says what to do. It runs one job of a second on an idle node.
+    For each thing that is missing it says what to do. It runs one job of one second on an idle node.
 
     \b
     Example: hpcq cluster check local

@@ -18,7 +18,7 @@ _MARKS = {"ok": "ok  ", "note": "note", "open": "OPEN", "bad": "BAD "}
 
 
 @click.command()
-@click.option("--reach", is_flag=True, help="Also query every cluster whose file is found here; takes as long as they take.")
+@click.option("--reach", is_flag=True, help="Also query every cluster whose file is found here; it waits for their answers.")
 @database_option
 @runs_option
 @clusters_option
@@ -27,8 +27,8 @@ def doctor(reach: bool, database: Path, runs_folder: Path, cluster_folders: Sequ
     """Report what is wrong with this installation, its schedules, runs and database, and what to type.
 
     It checks timers and crontab lines that `hpcq schedule` wrote, starts that were missed, runs that a schedule should have
-    brought; runs that nobody drives any more, results that were never loaded; the database's version and soundness; locks of
-    its file system; room on the disks. It changes nothing. The first line says how much was checked. Exit code 1 when
+    started; runs that nobody drives any more, results that were never loaded; the database's version and soundness; locks
+    of its file system; room on the disks. It changes nothing. The first line says how much was checked. Exit code 1 when
     something is BAD, 4 when something could not be checked (OPEN).
 
     \b

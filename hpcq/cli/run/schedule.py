@@ -51,7 +51,7 @@ def add(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Run `hpcq COMMAND...` at set times, in this folder. It replaces an entry of the same name.
 
-    Put -- before a command with options. While one run is still at work, the next start does nothing.
+    Put -- before a command with options. If the previous start still runs, the next one does nothing.
 
     \b
     Example: hpcq schedule add nightly --when 02:00 --dry-run -- run campaigns/nightly.yaml
@@ -165,7 +165,7 @@ def remove_entry(name: str) -> int:
 @schedule.command("tick")
 @click.argument("name")
 def tick_entry(name: str) -> int:
-    """Run an entry's command now, unless it is still at work. Timers call this.
+    """Run an entry's command now, unless it still runs. Timers call this.
 
     \b
     Example: hpcq schedule tick nightly
