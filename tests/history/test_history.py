@@ -143,7 +143,9 @@ def test_regressions_by_search(slowed: History, ask: Any) -> None:
     assert (change["client"], change["server"], change["direction"], change["verdict"]) == ("n1", "n2", "worse", "degraded")
     assert change["low"] < 0.9 < change["high"]
     assert not change["own_build"]
-    assert ask(slowed, "regressions", "--since", "2026-11-15")[0] == 0
+    code, later = ask(slowed, "regressions", "--since", "2026-11-15")
+    assert (code, later["changes"]) == (3, []), "what was told stays told while it is as slow as before"
+    assert ("link", ["n1", "n2"], "told") in [(one["thing"], one["names"], one["state"]) for one in later["causes"]]
     assert ask(slowed, "regressions", "--since", "2026-10-25", "--node", "n3")[0] == 0
 
 

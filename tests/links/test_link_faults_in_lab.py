@@ -50,7 +50,7 @@ def test_faults_and_users_cost_a_link_nothing_that_is_not_a_row(lab: RunningLab,
     nothing. Which one is the later one depends on how busy this machine is."""
     desk = desk_of(lab, tmp_path / "desk", max_wait_s=5)
     pairs = ", ".join(f"[alpha-n0{number}, beta-n0{number}]" for number in (1, 2, 3, 4))
-    link = f"list: [{pairs}], compare: false, directions: one, max_wait_s: 10"
+    link = f"list: [{pairs}], compare: false, directions: one, peer_wait_s: 10"
     desk.campaign(campaign(link, SLOW, more="retries: 0\nbudget: {yield: true}"))
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(once("ways"), LINK, within_s=240)

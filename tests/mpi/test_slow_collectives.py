@@ -261,7 +261,7 @@ def test_a_node_selects_every_test_that_it_took_part_in(tmp_path: Path, say: Any
 
     for node in ("n1", "n3", "n4"):
         pairs = {pair for pair in combinations(("n1", "n2", "n3", "n4"), 2) if node in pair}
-        assert places("series", "--node", node) == pairs | of_sets
+        assert places("history", "--node", node) == pairs | of_sets
         assert places("results", "--each", "--node", node, key="results") == pairs | of_sets
         assert places("regressions", *SINCE, "--node", node, key="changes") == of_sets
     assert say(made, "regressions", *SINCE, "--record")[0] == 3

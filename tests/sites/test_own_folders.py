@@ -246,7 +246,7 @@ def test_a_run_is_not_made_where_others_can_replace_it(tmp_path: Path) -> None:
     (desk.folder / "runs").chmod(0o755)
     queue = desk.folder / "home" / ".local" / "state" / "hpcq"
     queue.chmod(0o777)
-    for verb in (["run", "try.yaml"], ["plan", "try.yaml"], ["build", "tiny"]):
+    for verb in (["run", "try.yaml"], ["plan", "try.yaml"], ["cluster", "build", "tiny"]):
         assert f"{queue}: everybody can replace" in desk.hpcq(*verb, expect=1).stderr, verb
     assert "BAD  connection" in (said := desk.hpcq("cluster", "check", "tiny", expect=1).stdout)
     assert f"{queue}: everybody can replace" in said

@@ -193,7 +193,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     are one block, with what differs since then. Without --against it searches each series for changes of its level since
     then; with it, it compares the stretch since then with another one. A series that was measured before and now only fails
     is `gone`. Exit code 3 when something got worse or is gone, 4 when nothing was judged, or a series is unclear, has too
-    few points, or was planned and not measured.
+    few points, or was planned and not measured. With --against or --fact there are no `told:` lines.
 
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
@@ -210,7 +210,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         chosen_ones = sorted((one for one in judged.changes if _is_told(one.level, everything)), key=_severity)
         told = [explained(connection, one) for one in chosen_ones]
         states = known_states(connection, chosen_ones)
-        causes = [] if against is not None else _causes(connection, rows, filters["metric"], since)
+        # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
+        causes = [] if against is not None or filters["fact"] else _causes(connection, rows, filters["metric"], since)
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
@@ -272,8 +273,11 @@ def _causes(connection: Any, rows: Sequence[SeriesRow], metric: str | None, sinc
         utc = [_utc(night.utc_s) for night in values.nights]
         first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
         for cause in judge(values, first=first).causes:
-            ends = cause.thing in (Thing.NODE, Thing.LINK, Thing.PAIR)
-            if cause.state is State.ENDED or (ends and not touched & set(cause.names)):
+            its = set(cause.names)
+            elsewhere = (cause.thing is Thing.NODE and not its & touched) or (
+                cause.thing in (Thing.LINK, Thing.PAIR) and not any(its <= {row.client, row.server} for row in rows)
+            )
+            if cause.state is State.ENDED or elsewhere:
                 continue
             found.append(
                 {
