@@ -19,7 +19,7 @@ from tests.kernels.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS
 
 LINE_KEYS = {
     *("format", "kernel", "program", "version", "build_id", "options", "granted", "valid", "invalid_reason", "exit_code"),
-    *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "series", "evidence"),
+    *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "series", "evidence", "frame"),
 }
 
 
