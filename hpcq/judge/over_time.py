@@ -60,8 +60,6 @@ ENOUGH_COUNTED = 20
 DOUBT = 0.7
 #: Logarithm of the odds for the old level at which what was told has ended; one night adds at most half of it.
 ENDS_AT = 6.0
-#: Degrees of freedom of the tail that a thing without peers is held against.
-ALONE_FREEDOM = 3.0
 
 _EDGES = np.concatenate([[-np.inf], np.arange(-3.0, 8.0, 0.125), np.geomspace(8.0, 400.0, 64), [np.inf]])
 _TAIL_SHARE = 0.02
@@ -324,7 +322,7 @@ class OverTime:
             if not len(far):
                 continue
             if not self.pooled:
-                chance[rows, column] = student_tail(far, ALONE_FREEDOM)
+                chance[rows, column] = student_tail_3(far)
                 continue
             counted = self._counted_chance(column, far)
             new = self.nights.max(axis=1)[rows] < NEW_NIGHTS
@@ -500,10 +498,8 @@ class OverTime:
         self.slope = np.clip(-np.log(ratio) / 2, SLOWEST, 1.0)
 
 
-def student_tail(far: Floats, freedom: float) -> Floats:
-    """P(T > far) of Student's t with 3 degrees of freedom, in closed form; shape of far."""
-    if freedom != 3.0:
-        raise NotImplementedError(f"no closed form kept for {freedom} degrees of freedom")
+def student_tail_3(far: Floats) -> Floats:
+    """P(T > far) of Student's t with three degrees of freedom, in closed form; shape of far."""
     x = far / np.sqrt(3.0)
     # 1/2 - (atan x + x / (1 + x^2)) / pi loses all digits far out; there the series of its complement holds
     near = 0.5 - (np.arctan(x) + x / (1 + x * x)) / np.pi
