@@ -66,7 +66,8 @@ class Importing(Asked):
 
 
 @pytest.fixture
-def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Importing:
+def site(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Importing:
+    monkeypatch.chdir(tmp_path)  # whoever starts the tests may have runs of their own where they stand
     return Importing(tmp_path, capsys)
 
 
