@@ -87,8 +87,7 @@ def measured(
     mine = _Columns(now, names, losses, leaf_of, hardware, usual)
     known = Known(
         broken=mine.of_series(broken) | mine.lost_in_part(),
-        open_gates=mine.of_series(unclear),
-        reasons=mine.reasons(),
+        reasons=mine.of_series(unclear) | mine.reasons(),
         flaws=_flaws(database, cluster, run_ids, earlier if baseline else (), {node for one in now for node in _ends(one)}),
         booted={
             node: f"seen with {len(seen)} boots, the last one from {seen[-1][1]} on"
