@@ -373,8 +373,8 @@ class _Judge:
         told = self._told()
         for fit in self.fits:
             if len(fit.scatter.centres) > 1:
-                note = self.known.notes.get(fit.name, "")
-                self.notes.append(f"{fit.name}: its speed changes from job to job{f'; {note}' if note else ''}")
+                remark = self.known.remarks.get(fit.name, "")
+                self.notes.append(f"{fit.name}: its speed changes from job to job{f'; {remark}' if remark else ''}")
         effects = {one.test: (one.slower, one.one_way) for one in told}
         nodes = [self._node(node, effects) for node in self.targets]
         said = tuple(one for one, _ in nodes)

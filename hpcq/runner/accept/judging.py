@@ -94,7 +94,7 @@ def measured(
             for node, seen in pair_values.boots_in(database, run_ids, cluster).items()
             if len(seen) > 1
         },
-        notes=pair_values.sleep_in(database, run_ids, cluster),
+        remarks=pair_values.sleep_in(database, run_ids, cluster),
     )
     counts = Counter(pair for pair, _ in {(_ends(one), job.run) for one in now for job in one.jobs})
     past = _Columns(before, names, losses, leaf_of, hardware, usual).values() if before else None
