@@ -76,13 +76,15 @@ class Known:
     """What is known apart from values. Rows are indices into the values that are judged.
 
     allowed: shape (jobs,), oriented logarithm of the least that the hardware should give; nan: nothing is said.
-    broken: by row, the gate that it broke. reasons: by row, why it brought nothing, or cannot be judged. missing: why
-    a node has no row. flaws: what its evidence says is wrong with a node. booted: nodes that booted after they were
-    measured. notes: by test, what stands beside a scatter that hides something.
+    broken: by row, the gate that it broke. open_gates: by row, why a gate could not be judged: no PASS rests on such a
+    row. reasons: by row, why it brought nothing. missing: why a node has no row. flaws: what its evidence says is wrong
+    with a node. booted: nodes that booted after they were measured. notes: by test, what stands beside a scatter that
+    hides something.
     """
 
     allowed: Floats | None = None
     broken: Mapping[int, str] = field(default_factory=dict)
+    open_gates: Mapping[int, str] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     flaws: Mapping[str, str] = field(default_factory=dict)
@@ -373,8 +375,8 @@ class _Judge:
         told = self._told()
         for fit in self.fits:
             if len(fit.scatter.centres) > 1:
-                remark = self.known.remarks.get(fit.name, "")
-                self.notes.append(f"{fit.name}: its speed changes from job to job{f'; {remark}' if remark else ''}")
+                note = self.known.notes.get(fit.name, "")
+                self.notes.append(f"{fit.name}: its speed changes from job to job{f'; {note}' if note else ''}")
         effects = {one.test: (one.slower, one.one_way) for one in told}
         nodes = [self._node(node, effects) for node in self.targets]
         said = tuple(one for one, _ in nodes)
@@ -625,7 +627,10 @@ class _Judge:
             share = exp(self.below_allowed[node])
             why = f"its best jobs bring {100 * share:.0f} % of the least that is expected of its hardware"
             return _node_says(name, Word.FAILED, why, share), False
-        for reason, again in (self._incomplete(node, mine), self._unsure(node, effects), self._low_jobs(node)):
+        open_gate = next((self.known.open_gates[int(row)] for fit, rows in mine for row in fit.rows[rows]
+                          if int(row) in self.known.open_gates), "")  # fmt: skip
+        unjudged = (f"a gate could not be judged: {open_gate}" if open_gate else "", False)
+        for reason, again in (self._incomplete(node, mine), self._unsure(node, effects), self._low_jobs(node), unjudged):
             if reason:
                 return _node_says(name, Word.INCONCLUSIVE, reason), again
         return self._passes(name, node, mine), False

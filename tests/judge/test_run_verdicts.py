@@ -154,6 +154,18 @@ def test_flaws_boots_and_gates_weigh_in() -> None:
     assert "8 Gbit/s" in next(one.reason for one in verdict.nodes if one.name == "n009")
 
 
+@pytest.mark.promise("A node whose gate could not be judged is no PASS.")
+def test_an_open_gate_is_no_pass() -> None:
+    site = Site(Scene("well"), SEED)
+    pairs = partners(site.names, site.names, meetings=MEETINGS)
+    now, before = site.measure(pairs), site.baseline(pairs)
+    assert words_of(judge_run(site.names, now, before, Known()))["n009"] is Word.PASS
+    rows = [int(row) for row in np.flatnonzero((now.test == 0) & ((now.client == 8) | (now.server == 8)))]
+    verdict = judge_run(site.names, now, before, Known(open_gates=dict.fromkeys(rows, "2 peers are too few")))
+    said = next(one for one in verdict.nodes if one.name == "n009")
+    assert (said.word, said.reason) == (Word.INCONCLUSIVE, "a gate could not be judged: 2 peers are too few")
+
+
 def test_further_partners_are_met_in_one_direction_and_roles_stay_even() -> None:
     names = [f"n{one:03d}" for one in range(24)]
     pairs = partners(names, names, meetings=MEETINGS)

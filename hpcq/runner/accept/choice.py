@@ -249,9 +249,6 @@ def again(verdicts: Doubts, room: Collection[str], *, counts: Mapping[Pair, int]
             wanted += sorted(mates, key=natural)[:1]
     trusted = [node for node in verdicts.good if node in room]
     fresh = partners(wanted, {*trusted, *wanted}, good=trusted, leaf_of=leaf_of, met=list(counts))
-    met = {end for pair in fresh for end in pair}
-    lonely = {node for node in wanted if node not in met}  # nobody new is left to meet: the same pairs once more
-    once += [pair for pair, count in counts.items() if lonely & set(pair) and count < RUNS_ENOUGH and {*pair} <= {*room}]
     return list(dict.fromkeys([*once, *fresh]))
 
 
