@@ -16,9 +16,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hpcq.judge import groups, links, night, nodes
 from hpcq.judge.causes import Cause, Coverage, Effect, Judged, Judgement, State, Thing
 from hpcq.judge.jobs import Flags, Indices, Jobs, NightJobs, by_night
+from hpcq.judge.levels import (
+    Witnesses,
+    class_inside,
+    explained_by_groups,
+    group_scores,
+    groups_crossed,
+    groups_take,
+    left_by_nodes,
+    night_level,
+    night_scatter,
+    node_scores,
+    node_scores_again,
+    seen_from,
+)
 from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, OverTime, Told
 from hpcq.judge.values import NOBODY, Floats, Values
 
@@ -95,7 +108,7 @@ class Watched:
     _night_level: Floats = field(init=False)
     _job_scatter: Floats = field(init=False)
     _job_nights: Floats = field(init=False)
-    _witnesses: nodes.Witnesses = field(init=False)
+    _witnesses: Witnesses = field(init=False)
     _links: Indices = field(init=False)
     _between: dict[tuple[int, int], int] = field(init=False)
     _ways: list[tuple[int, int]] = field(init=False)
@@ -116,8 +129,8 @@ class Watched:
         self._links = np.full(len(jobs.pairs), NOBODY, np.int64)
         judged = np.flatnonzero((jobs.pair_count > _QUIET[Thing.LINK]) & (server != NOBODY))
         self._links[judged] = np.arange(len(judged))
-        self._witnesses = nodes.Witnesses(len(values.nodes))
-        ends = groups.crossing(client, server, self._group)
+        self._witnesses = Witnesses(len(values.nodes))
+        ends = groups_crossed(client, server, self._group)
         ways = sorted({(int(min(pair)), int(max(pair))) for pair in ends if pair[0] != NOBODY})
         self._between = {way: index for index, way in enumerate(ways)}
         self._ways = ways
@@ -173,7 +186,7 @@ class Watched:
 
     def _tonight(self, jobs: NightJobs) -> _Tonight:
         expected = self._expected(jobs)
-        crossing = groups.crossing(jobs.client, jobs.server, self._group)
+        crossing = groups_crossed(jobs.client, jobs.server, self._group)
         ways = np.sort(crossing, axis=1)
         between = np.array([self._between.get((int(a), int(b)), NOBODY) for a, b in ways], np.int64)
         return _Tonight(jobs, np.zeros(jobs.value.shape), expected, crossing, between)
@@ -194,8 +207,8 @@ class Watched:
         usable = np.where(fresh, raw, usable)
         failed_as = self._base + self._night_level + NOTHING
         filled = np.where(jobs.failed & np.isfinite(failed_as), failed_as, usable)
-        level, counts = night.common(filled)
-        level, counts = night.common(filled - self._explained_by_groups(tonight, filled - level))
+        level, counts = night_level(filled)
+        level, counts = night_level(filled - self._explained_by_groups(tonight, filled - level))
         new = ~np.isfinite(self._base) & np.isfinite(level)
         self._base = np.where(new, level, self._base)
         self._night_level = np.where(np.isfinite(level), level - self._base, self._night_level)
@@ -204,7 +217,7 @@ class Watched:
         failed_left = np.where(level - self._base < NOTHING / 2, 0.0, NOTHING)
         left = jobs.value - tonight.expected - level
         tonight.left = np.where(jobs.failed & np.isfinite(level), failed_left + part, left)
-        scatter = night.scatter(self._job_scatter, counts)
+        scatter = night_scatter(self._job_scatter, counts)
         score = (level - self._base)[None, :]
         self._count(Thing.NIGHT, index, np.zeros(len(jobs.client), np.int64), jobs)
         self.levels[Thing.NIGHT].look(index, score, scatter[None, :])
@@ -214,7 +227,7 @@ class Watched:
         level = self.levels[Thing.CLASS]
         if len(level.told) < FEWEST_THINGS[Thing.CLASS]:
             return
-        things = groups.of_class(tonight.jobs.client, tonight.jobs.server, self._class)
+        things = class_inside(tonight.jobs.client, tonight.jobs.server, self._class)
         self._collective(index, Thing.CLASS, things, tonight)
 
     def _explained_by_groups(self, tonight: _Tonight, left: Floats) -> Floats:
@@ -222,15 +235,15 @@ class Watched:
         jobs = tonight.jobs
         explained = np.zeros(left.shape)
         for thing, things in (
-            (Thing.CLASS, groups.of_class(jobs.client, jobs.server, self._class)),
+            (Thing.CLASS, class_inside(jobs.client, jobs.server, self._class)),
             (Thing.GROUP, tonight.crossing),
         ):
             level = self.levels[thing]
             if len(level.told) >= FEWEST_THINGS[thing]:
-                score, scatter = groups.scores(things, left, len(level.told), self._job_scatter)
+                score, scatter = group_scores(things, left, len(level.told), self._job_scatter)
                 look = level.peek(score, scatter)
-                takes = groups.takes_away(look.deviation, look.far(), level.told, level.effect)
-                explained = explained + groups.explained(things, takes)
+                takes = groups_take(look.deviation, look.far(), level.told, level.effect)
+                explained = explained + explained_by_groups(things, takes)
         return explained
 
     def _group_levels(self, index: int, tonight: _Tonight) -> None:
@@ -245,17 +258,17 @@ class Watched:
         for column in things.T:
             self._count(thing, index, column, tonight.jobs)
         left = tonight.left - self._node_part(tonight.jobs)
-        score, scatter = groups.scores(things, left, len(level.told), self._job_scatter)
+        score, scatter = group_scores(things, left, len(level.told), self._job_scatter)
         look = level.look(index, score, scatter)
-        takes = groups.takes_away(look.deviation, look.far(), level.told, level.effect)
-        tonight.left = tonight.left - groups.explained(things, takes)
+        takes = groups_take(look.deviation, look.far(), level.told, level.effect)
+        tonight.left = tonight.left - explained_by_groups(things, takes)
 
     def _node_level(self, index: int, tonight: _Tonight) -> tuple[Floats, Floats]:
         level, jobs = self.levels[Thing.NODE], tonight.jobs
-        node, partner, says = nodes.seen_from(jobs.client, jobs.server, tonight.left, self._node_takes())
+        node, partner, says = seen_from(jobs.client, jobs.server, tonight.left, self._node_takes())
         for end in (jobs.client, jobs.server):
             self._count(Thing.NODE, index, end, jobs)
-        score, scatter = nodes.scores(node, says, len(level.told), self._job_scatter)
+        score, scatter = node_scores(node, says, len(level.told), self._job_scatter)
         with np.errstate(invalid="ignore"):
             slow = ((score - level.level) < -2 * scatter).any(axis=1)
         self._witnesses.add(node, partner, np.asarray(slow))
@@ -278,7 +291,7 @@ class Watched:
             return
         part = self._node_part(jobs)
         takes = np.where(self.levels[Thing.NODE].told[:, None], self.levels[Thing.NODE].effect, 0.0)
-        left = links.left_by_nodes(jobs.client, jobs.server, tonight.left - part, takes, self._job_scatter)
+        left = left_by_nodes(jobs.client, jobs.server, tonight.left - part, takes, self._job_scatter)
         score = np.full(level.level.shape, np.nan)
         score[link[rows]] = left[rows] + self._pair_level[link[rows]]
         self._count(Thing.LINK, index, link, jobs)
@@ -291,10 +304,10 @@ class Watched:
         left = again.value - self._expected(again) - (self._base + self._night_level)
         left = np.where(again.failed, NOTHING + self._node_part(again), left)
         suspects = level.suspected()
-        node, partner, says = nodes.seen_from(again.client, again.server, left, self._node_takes())
+        node, partner, says = seen_from(again.client, again.server, left, self._node_takes())
         paired = again.server != NOBODY
         rows = np.concatenate([again.count, again.count[paired]])
-        score, relative = nodes.scores_again(node, says, rows, self._job_scatter, len(level.told))
+        score, relative = node_scores_again(node, says, rows, self._job_scatter, len(level.told))
         self._count(Thing.NODE, index, again.client, again)
         self._count(Thing.NODE, index, again.server, again)
         self._witnesses.add(node, partner, suspects & np.isfinite(score).any(axis=1))

@@ -17,6 +17,7 @@ from hpcq.errors import Exit
 if TYPE_CHECKING:
     from hpcq.analysis.change import Explained, Judged
     from hpcq.analysis.change_blocks import Block
+    from hpcq.analysis.standing import ClusterCause
     from hpcq.store.history import SeriesRow
     from hpcq.store.time_windows import Window
     from hpcq.verdict.levels import Level
@@ -228,7 +229,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
                 "judged": tally.to_json(),
                 **counts,
                 "inconclusive": len(unclear),
-                "causes": causes,
+                "causes": [one.to_json() for one in causes],
                 "blocks": [block_json(one) for one in blocks],
                 "changes": [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)],
             }
@@ -236,7 +237,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         return _exit_code(tally, causes)
     click.echo(_first_line(tally, told, judged, since, _exit_code(tally, causes)), err=True)
     for cause in causes:
-        click.echo(_cause_words(cause))
+        click.echo(cause.words)
     shown = blocks if everything else blocks[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:
@@ -248,84 +249,36 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     return _exit_code(tally, causes)
 
 
-def _exit_code(tally: Tally, causes: list[dict[str, Any]]) -> Exit:
-    return Exit.DEGRADED if any(one["state"] == "told" for one in causes) else tally.exit_code
+def _exit_code(tally: Tally, causes: Iterable[ClusterCause]) -> Exit:
+    return Exit.DEGRADED if any(one.is_told for one in causes) else tally.exit_code
 
 
-def _causes(connection: Any, rows: Sequence[SeriesRow], metric: str | None, since: str) -> list[dict[str, Any]]:
-    """What the judge says of the clusters of these series, of all of their nodes together; shown is what touches the series.
+def _causes(connection: Any, rows: Sequence[SeriesRow], metric: str | None, since: str) -> list[ClusterCause]:
+    """What the judge says of the clusters of these series; of nodes and links only what touches them."""
+    from hpcq.analysis.standing import standings
 
-    It reads whole clusters, whatever was chosen: what everything has in common is seen only where everything is read.
-    """
-    from hpcq.judge.causes import State, Thing
-    from hpcq.judge.judging import judge
-    from hpcq.store.history import metrics_of
-    from hpcq.store.read.judged_values import job_values
-    from hpcq.store.time_windows import Window, moment, window
-
-    begin, until = moment(connection, since), window(connection, since).until_utc if ".." in since else None
-    found = []
-    for cluster in sorted({row.cluster for row in rows}):
-        values = job_values(connection, cluster, metrics_of(connection, metric), Window(since, until_utc=until))
-        if not values.nights:
-            continue
-        touched = {name for row in rows if row.cluster == cluster for name in (row.client, row.server)}
-        utc = [_utc(night.utc_s) for night in values.nights]
-        first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
-        for cause in judge(values, first=first).causes:
-            its = set(cause.names)
-            elsewhere = (cause.thing is Thing.NODE and not its & touched) or (
-                cause.thing in (Thing.LINK, Thing.PAIR) and not any(its <= {row.client, row.server} for row in rows)
-            )
-            if cause.state is State.ENDED or elsewhere:
-                continue
-            found.append(
-                {
-                    "cluster": cluster,
-                    "thing": cause.thing.value,
-                    "names": list(cause.names),
-                    "tests": list(cause.tests),
-                    "state": cause.state.value,
-                    "since_utc": utc[cause.since],
-                    "since_run": values.nights[cause.since].name,
-                    "told_utc": None if cause.told is None else utc[cause.told],
-                    "ratio": cause.effect.ratio,
-                    "low_ratio": cause.effect.low_ratio,
-                    "high_ratio": cause.effect.high_ratio,
-                    "job_count": cause.job_count,
-                    "reason": cause.reason,
-                }
-            )
-    return found
+    ends = {(row.cluster, frozenset((row.client, row.server))) for row in rows}
+    return [
+        cause
+        for one in standings(connection, {row.cluster for row in rows}, since, metric)
+        for cause in one.causes
+        if any(cluster == one.cluster and cause.touches(nodes) for cluster, nodes in ends)
+    ]
 
 
-def _with_expected(cause: dict[str, Any], changes: Iterable[tuple[Explained, str | None]]) -> dict[str, Any]:
+def _with_expected(cause: ClusterCause, changes: Iterable[tuple[Explained, str | None]]) -> ClusterCause:
     """Say `expected` of what was told where a person declared all of its changes expected or false."""
-    names = set(cause["names"])
-    by_ends = cause["thing"] in {"node", "link", "pair"}
+    from dataclasses import replace
+
     its = [
         state in {"expected", "false"}
         for one, state in changes
-        if one.changed.row.cluster == cause["cluster"]
-        and (not by_ends or names <= {one.changed.row.client, one.changed.row.server})
+        if one.changed.row.cluster == cause.cluster
+        and cause.touches((one.changed.row.client, one.changed.row.server))
         and one.changed.level.sure
         and one.changed.level.direction != "better"
     ]
-    return {**cause, "state": "expected"} if cause["state"] == "told" and its and all(its) else cause
-
-
-def _utc(seconds: float) -> str:
-    import datetime as dt
-
-    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _cause_words(cause: Mapping[str, Any]) -> str:
-    """`told: node alpha/n3: 50 % worse than before, ... since 2026-11-20 02:00 UTC`."""
-    names = " - ".join(cause["names"])
-    word = {"night": "cluster", "group": "uplink of", "between": "between", "pair": "pair"}.get(cause["thing"], cause["thing"])
-    what = f"{word} {cause['cluster']}" if not names else f"{word} {cause['cluster']}/{names}"
-    return f"{cause['state']}: {what}: {cause['reason']}, since {_minute(cause['since_utc'])}"
+    return replace(cause, state="expected") if cause.is_told and its and all(its) else cause
 
 
 def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:

@@ -1,0 +1,149 @@
+"""Where the clusters of a database stand: what the judge says of their nights, groups, nodes and links.
+
+    results.db  ->  job_values  ->  judge  ->  Standing: told and suspected causes, and how much could be judged
+
+Every verb that judges asks here, so that none says fine of what another calls slow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
+from hpcq.judge.judging import judge
+from hpcq.store.database import Connection
+from hpcq.store.history import metrics_of
+from hpcq.store.read.judged_values import job_values
+from hpcq.store.time_windows import Window, moment, window
+
+#: Sorts after every continuation of a time.
+_BEHIND = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCause:
+    """One thing of a cluster at fault: a cause of the judge (hpcq/judge/causes.py) with times and names of runs.
+
+    ratio, low_ratio, high_ratio: 0.9 is 10 % worse than before; 0: nothing comes through. told_utc: None while it is
+    suspected.
+    """
+
+    cluster: str
+    thing: str
+    names: tuple[str, ...]
+    tests: tuple[str, ...]
+    state: str
+    since_utc: str
+    since_run: str
+    told_utc: str | None
+    ratio: float
+    low_ratio: float
+    high_ratio: float
+    job_count: int
+    reason: str
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a person is told of it: the verdict of everything that it touches is DEGRADED."""
+        return self.state == State.TOLD
+
+    @property
+    def name(self) -> str:
+        """`node alpha/n3`."""
+        what = {"night": "cluster", "group": "uplink of"}.get(self.thing, self.thing)
+        return f"{what} {self.cluster}" + (f"/{' - '.join(self.names)}" if self.names else "")
+
+    @property
+    def words(self) -> str:
+        """`told: node alpha/n3: 50 % worse than before, ..., since 2026-11-20 02:00 UTC`."""
+        return f"{self.state}: {self.name}: {self.reason}, since {self.since_utc[:16].replace('T', ' ')} UTC"
+
+    def touches(self, nodes: Collection[str]) -> bool:
+        """Whether it concerns any test of these nodes of its cluster. What is no node or link concerns all of them."""
+        if self.thing == Thing.NODE:
+            return self.names[0] in nodes
+        if self.thing in {Thing.LINK, Thing.PAIR}:
+            return all(one in nodes for one in self.names)
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One cluster on the newest night of a stretch. causes: told, then suspected."""
+
+    cluster: str
+    newest_run: str
+    causes: tuple[ClusterCause, ...]
+    coverage: tuple[Coverage, ...]
+
+    def of_node(self, node: str) -> str:
+        """A word on one node: told, suspected, fine, or what is missing to say so."""
+        states = {one.state for one in self.causes if one.thing == Thing.NODE and one.names[0] == node}
+        for state in (State.TOLD, State.SUSPECTED):
+            if state in states:
+                return str(state)
+        covered = next((one for one in self.coverage if one.thing is Thing.NODE and one.names == (node,)), None)
+        if covered is None:
+            return str(Judged.NOT_MEASURED)
+        return str(State.FINE) if covered.judged is Judged.JUDGED else str(covered.judged)
+
+
+def standings(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> tuple[Standing, ...]:
+    """Where each of these clusters stands at the end of the stretch `since`; coverage counts from its beginning on.
+
+    since: words for a time, as --since takes them: `A..B` means as if it were B, a run as if it were the newest. metric: its
+    name; None is each kernel's main one. All nodes and earlier nights are read: what everything has in common is seen only
+    where everything is read. A cluster without values is left out. Raises UserError for words that name no time.
+    """
+    begin, until = _bounds(database, since)
+    found = []
+    for cluster in sorted(set(clusters)):
+        values = job_values(database, cluster, metrics_of(database, metric), Window(since, until_utc=until))
+        if not values.nights:
+            continue
+        utc = [_utc(night.utc_s) for night in values.nights]
+        first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
+        judgement = judge(values, first=first)
+        names = [night.name for night in values.nights]
+        causes = tuple(_cause(cluster, one, utc, names) for one in judgement.causes if one.state is not State.ENDED)
+        found.append(Standing(cluster, names[-1], causes, judgement.coverage))
+    return tuple(found)
+
+
+def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
+    meant = window(database, since)
+    if meant.run_ids is not None:
+        marks = ",".join("?" * len(meant.run_ids))
+        query = f"SELECT min(created_utc), max(created_utc) FROM run WHERE run_id IN ({marks})"  # noqa: S608 - question marks only
+        first, last = database.execute(query, meant.run_ids).fetchone()
+        return str(first)[:19], str(last) + _BEHIND
+    return moment(database, since) if meant.from_utc is not None else "", meant.until_utc if ".." in since else None
+
+
+def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str]) -> ClusterCause:
+    return ClusterCause(
+        cluster,
+        one.thing.value,
+        one.names,
+        one.tests,
+        one.state.value,
+        utc[one.since],
+        runs[one.since],
+        None if one.told is None else utc[one.told],
+        one.effect.ratio,
+        one.effect.low_ratio,
+        one.effect.high_ratio,
+        one.job_count,
+        one.reason,
+    )
+
+
+def _utc(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
