@@ -251,68 +251,85 @@ def _entity_limit(text: str, user: str) -> int | None:
 # What PBS gives as the reason that a job still waits, and what that means for our jobs. Pure.
 #
 # Source: the comments of the scheduler of OpenPBS 23.06 (src/scheduler/job_info.cpp, fctt); those of PBS Professional
-# begin alike.
+# begin alike. After "Not Running: " everything that stands in no table here is a limit: it passes when a person acts, a
+# job ends or a time comes, and hpcq says it and waits only for so long.
 
 
+_PREFIX = "Not Running: "
+#: After any prefix.
 _NEVER = (
     "Can Never Run",
     "job held, too many failed attempts to run",
+    f"{_PREFIX}Not enough total nodes available",
+    f"{_PREFIX}can't fit in the largest placement set",
+    f"{_PREFIX}Node can't satisfy a multi-node job",
+    f"{_PREFIX}Invalid Job/Resv",
+    f"{_PREFIX}Specified ",
 )
-#: After "Not Running: ". The wait ends when other jobs end, a person acts, or a certain time comes.
-_LIMIT = (
-    "Queue not started",
-    "Scheduling is",
-    "Dedicated time",
-    "Job would cross dedicated time",
-    "Job will run in primetime only",
-    "Job will run in nonprimetime only",
-    "Job will cross into",
-    "Job is under job_sort_formula threshold",
-    "Job has zero shares",
-    "Number of concurrent running subjobs",
-    "would exceed",
-    "Could not run job - nodes are not licensed",  # PBS Professional, and OpenPBS up to 20
-    "PBS Error",
-    "Cannot provision",
-    "Insufficient amount of queue resource",
-    "Insufficient amount of server resource",
+_NODE = (
+    "Node is in an ineligible state",
+    "Node is of an ineligible type",
+    "Node not eligible for advance reservation",
+    "Job would interfere with a confirmed reservation",
 )
-_LIMIT_PARTS = ("limit reached", "running limit", "run limit")
-#: A named node is in use, offline, down or absent. Only the list of nodes shows which of these is true.
-_NAMED_NODES = ("Insufficient amount of resource: host", "Insufficient amount of resource: vnode")
-#: The comments of jobs that wait for nodes, as far as the comment shows that.
-_FOR_NODES = (
+#: The nodes that fit are in use, or kept for a job that comes first.
+_NODES_IN_USE = (
     "Not enough free nodes",
-    "Insufficient amount of resource: ",
+    "Not enough of the right type of nodes",
     "Job would interfere with a top job",
     "Job would conflict with reservation or top job",
     "Job would break strict sorted order",
     "Too few free resources",
     "No available resources on nodes",
+    "Can't preempt enough work",
+    "Provisioning for job would interfere with backfill job",
+    "Provision conflict with existing job/reservation",
 )
-_PREFIX = "Not Running: "
+_EXCLUSIVE = " is requesting an exclusive node and node is in use"
+#: "Placement set switch=s1 has …", or another kind of set. Jobs of hpcq name their hosts: it never fits if they are of
+#: several sets, which PBS says only where no set is large enough.
+_SET_TOO_SMALL = "has too few free resources"
+#: A resource of a node. Where it is a word that no node has now, the comment says so: `Qlist (debug != workq)`.
+_RESOURCE, _OTHER_WORD = "Insufficient amount of resource: ", "!="
+#: A named node is in use, offline, down or absent. Only the list of nodes shows which of these is true.
+_NAMED_NODES = re.compile(rf"{_PREFIX}{_RESOURCE}(host|vnode)\b")
 
 
 def read_wait(state: str, holds: str, comment: str) -> Wait:
-    """Classify job_state, Hold_Types and comment of a queued job. Unknown comments count as an ordinary wait."""
-    words = comment.removeprefix(_PREFIX)
+    """Classify job_state, Hold_Types and comment of a queued job.
+
+    Unknown words after "Not Running: " count as a limit; other comments, and none, as an ordinary wait.
+    """
     if comment.startswith(_NEVER):
         return Wait.NEVER
     if state in {"H", "W"} or holds.strip("n"):
         return Wait.LIMIT
-    if words.startswith(_LIMIT) or any(part in words for part in _LIMIT_PARTS):
-        return Wait.LIMIT
-    return Wait.ORDINARY
+    words = comment.removeprefix(_PREFIX)
+    if words == comment:
+        return Wait.ORDINARY
+    if words.startswith(_NODE):
+        return Wait.NODE
+    passes = names_nodes(comment) or (_in_use(words) and _SET_TOO_SMALL not in words and _OTHER_WORD not in words)
+    return Wait.ORDINARY if passes else Wait.LIMIT
 
 
 def names_nodes(comment: str) -> bool:
     """Whether the comment says that one of the named nodes is unavailable now, whatever the reason."""
-    return comment.removeprefix(_PREFIX).startswith(_NAMED_NODES)
+    return _NAMED_NODES.match(comment) is not None
 
 
 def is_waiting_for_nodes(comment: str) -> bool:
     """Whether another user's job waits for nodes that are in use."""
-    return comment.startswith(_PREFIX) and comment.removeprefix(_PREFIX).startswith(_FOR_NODES)
+    return comment.startswith(_PREFIX) and _in_use(comment.removeprefix(_PREFIX))
+
+
+def is_sure_of_nodes(comment: str) -> bool:
+    """Whether nodes that are in use are what it waits for: they may also be down, or lack what it asks for."""
+    return is_waiting_for_nodes(comment) and not names_nodes(comment) and _OTHER_WORD not in comment
+
+
+def _in_use(words: str) -> bool:
+    return words.startswith((*_NODES_IN_USE, _RESOURCE)) or _EXCLUSIVE in words or _SET_TOO_SMALL in words
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -639,7 +656,7 @@ class Pbs(Scheduler):
             comment = record.get("comment")
             if self._shares_nodes(record.get("queue")) and is_waiting_for_nodes(comment):
                 named = named_hosts(record.get("Resource_List.select"))
-                found.append(OtherJob(record.name, sure=not names_nodes(comment), nodes=named))
+                found.append(OtherJob(record.name, sure=is_sure_of_nodes(comment), nodes=named))
         return tuple(found)
 
     def mine_command(self) -> str | None:
