@@ -140,15 +140,15 @@ def browsing(folder: Path) -> Iterator[Browser]:
     assert program, "no chromium here: tools/packages test installs it"
     there_read, commands = os.pipe()
     answers, there_write = os.pipe()
-
-    def pipes() -> None:  # the browser reads from 3 and writes to 4
-        high_read, high_write = os.dup(there_read), os.dup(there_write)
-        os.dup2(high_read, 3)
-        os.dup2(high_write, 4)
-
-    argv = [program, *_FLAGS, f"--user-data-dir={folder}"]
+    # The browser reads commands from 3 and writes answers to 4.
+    start = ["bash", "-c", 'exec "${@:3}" 3<&"$1" 4>&"$2"', "bash", str(there_read), str(there_write)]
+    argv = [*start, program, *_FLAGS, f"--user-data-dir={folder}"]
     process = subprocess.Popen(
-        argv, pass_fds=(3, 4), preexec_fn=pipes, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        argv,
+        pass_fds=(there_read, there_write),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     os.close(there_read)
     os.close(there_write)
