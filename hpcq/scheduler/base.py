@@ -103,6 +103,8 @@ class Adapter(ABC):
 
     #: Matches a complete native id. Anything else in a submission's answer is not an id.
     id_pattern: re.Pattern[str]
+    #: Whether `poll_command` lists all jobs of this user, not only those that it is asked for.
+    poll_lists_all = False
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         self.transport = transport
@@ -362,6 +364,11 @@ def submitted_rows(text: str) -> dict[str, Completed]:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+def _nodes_of(reports: Iterable[JobReport]) -> frozenset[str]:
+    holding = (one for one in reports if one.mine and one.state in {JobState.RUNNING, JobState.ENDING})
+    return frozenset(node for one in holding for node in one.nodes)
+
+
 class Scheduler(Adapter):
     """Runs and chunks commands. The subclass writes them and reads their answers."""
 
@@ -394,17 +401,19 @@ class Scheduler(Adapter):
             parts["mine"] = mine
         kept = self._others if question.others and others is not None else None
         if not parts:
-            return QueueSnapshot(self._reports(question.jobs, None), others=kept)
+            return QueueSnapshot(self._reports(question.jobs, []), others=kept)
         self.query_count += 1
         said = parts_of(self.transport.sh(parts_script(parts)), parts)
+        polled = self.read_poll(said["jobs"]) if "jobs" in said else []
         if "others" in said:
             kept = self._others = self.read_others(self._answered(said["others"], "job list").text)
             self._others_s = now_s
         return QueueSnapshot(
-            reports=self._reports(question.jobs, said.get("jobs")),
+            reports=self._reports(question.jobs, polled),
             nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
             others=kept,
             mine=self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None,
+            own_nodes=_nodes_of(polled) if self.poll_lists_all and "jobs" in said else None,
         )
 
     def nodes(self) -> list[NodeState]:
@@ -549,8 +558,8 @@ class Scheduler(Adapter):
         """Return the jobs whose id has this scheduler's form: one malformed id would spoil the answer for all."""
         return [job for job in jobs if self.is_id(job.scheduler_job_id)]
 
-    def _reports(self, jobs: Sequence[JobKey], polled: Completed | None) -> dict[str, JobReport]:
-        known = {report.scheduler_job_id: report for report in self.read_poll(polled)} if polled is not None else {}
+    def _reports(self, jobs: Sequence[JobKey], polled: Sequence[JobReport]) -> dict[str, JobReport]:
+        known = {report.scheduler_job_id: report for report in polled}
         missing = [job for job in self._plausible(jobs) if job.scheduler_job_id not in known]
         for chunk in chunks(missing, self._CHUNK):
             command = self.history_command(chunk)

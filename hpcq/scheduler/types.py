@@ -50,6 +50,8 @@ class Wait(StrEnum):
     LIMIT = "limit"
     #: The scheduler will never start it in this form.
     NEVER = "never"
+    #: hpcq does not know these words. They are told at once, and end like a limit.
+    UNKNOWN = "unknown"
 
 
 class JobState(StrEnum):
@@ -149,6 +151,8 @@ class QueueSnapshot:
     nodes: list[NodeState] | None = None
     others: tuple[OtherJob, ...] | None = None
     mine: int | None = None
+    #: Nodes of all running and ending jobs of this user, of whatever run; None where the scheduler was not asked for all.
+    own_nodes: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ class FakeScheduler(Scheduler):
 
     def __init__(self, clock: FakeClock, nodes: Sequence[str]) -> None:
         super().__init__(Here(), SchedulerSettings())
+        self.poll_lists_all = True
         self.clock = clock
         self.jobs: dict[str, FakeJob] = {}
         self.run_s = 60.0
@@ -112,6 +113,7 @@ class FakeScheduler(Scheduler):
             nodes=[self._node(name) for name in self.nodes_known] if question.nodes else None,
             others=self.others if question.others else None,
             mine=sum(job.live and job.mine for job in self.jobs.values()) if question.mine else None,
+            own_nodes=self._own_nodes() if self.poll_lists_all else None,
         )
 
     def submit(self, submissions: Sequence[Submission]) -> list[Submitted]:
@@ -219,6 +221,9 @@ class FakeScheduler(Scheduler):
             return NodeState(name, condition, word)
         busy = any(job.state is JobState.RUNNING and name in job.nodes for job in self.jobs.values())
         return NodeState(name, NodeCondition.BUSY if busy else NodeCondition.IDLE, "allocated" if busy else "idle")
+
+    def _own_nodes(self) -> frozenset[str]:
+        return frozenset(node for job in self.jobs.values() if job.mine and job.state is JobState.RUNNING for node in job.nodes)
 
     def _utc(self, passed_s: float) -> str:
         return (self.clock.utc_at(passed_s)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -22,6 +22,7 @@ NEVER = [
     "InvalidAccount",
     "InvalidQOS",
     "JobHoldMaxRequeue",
+    "MaxMemPerLimit",
     "PartitionNodeLimit",
     "PartitionTimeLimit",
     "QOSNotAllowed",
@@ -82,6 +83,13 @@ LIMIT = [
     "MaxJobsPerAccount",
     "MaxCpuPerAccount",
     "MaxNodePerAccount",
+    "MaxCpuRunMinsPerUser",
+    "MaxNodeRunMinsPerAccount",
+    "AccountingPolicy",
+    "PartitionConfig",
+    "Constraints",
+    "MaxPoweredUpNodes",
+    "NvidiaImexChannels",
     "BurstBufferOperation",
     "BurstBufferResources",
     "BurstBufferStageIn",
@@ -96,15 +104,17 @@ ORDINARY = [
     "FedJobLock",
     "JobLaunchFailure",
     "NonZeroExitCode",
+    "MpiPortsBusy",
+    "OutOfMemory",
     "Prolog",
+    "SchedDefer",
+    "WaitingForScheduling",
     "RaisedSignal",
     "SystemFailure",
     "TimeLimit",
-    "Unknown",
-    "AWordOfALaterVersion",
     "ReqNodeNotAvail",
 ]
-ORDINARY += ["ReqNodeNotAvail, Reserved", "", "  ", "Nodes required for job"]
+ORDINARY += ["ReqNodeNotAvail, Reserved", "", "  ", "(null)"]
 NODE = [
     "NodeDown",
     "ReqNodeNotAvail, UnavailableNodes:n[1-2]",
@@ -113,7 +123,8 @@ NODE = [
     "ReqNodeNotAvail(UnavailableNodes:n3)",
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
 ]
-MEANINGS = {Wait.NEVER: NEVER, Wait.LIMIT: LIMIT, Wait.ORDINARY: ORDINARY, Wait.NODE: NODE}
+UNKNOWN = ["Unknown", "AWordOfALaterVersion", "BlockMaxError", "Nodes required for job"]
+MEANINGS = {Wait.NEVER: NEVER, Wait.LIMIT: LIMIT, Wait.ORDINARY: ORDINARY, Wait.NODE: NODE, Wait.UNKNOWN: UNKNOWN}
 
 
 @pytest.mark.promise("A job that asks for more time than its partition gives is not waited for.")

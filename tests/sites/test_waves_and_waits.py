@@ -10,7 +10,8 @@ import pytest
 
 from hpcq.run_folder.journal import Attempt
 from hpcq.runner.cancelling import still_there
-from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Submission, Submitted
+from hpcq.runner.queue.yield_policy import RetryLater
+from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, NodeState, Submission, Submitted, Wait
 from hpcq.transport import Completed
 from tests.driver.fake_site import FakeJob, FakeSite, undetermined
 from tests.driver.test_claim import files_of
@@ -173,6 +174,107 @@ def test_a_node_that_stays_down_is_given_up_however_long_it_was_busy_before(tmp_
     site.drive()
     assert 430 <= site.clock.passed_s < 450
     assert site.reasons()["j00001"].startswith("not idle for 4")
+
+
+def waits_with(site: FakeSite, words: str, wait: Wait, until_s: float = 1e9) -> None:
+    """The scheduler starts no job before then, and says this of those that wait."""
+    start = site.scheduler._start
+
+    def says(_: FakeJob, report: JobReport) -> JobReport:
+        return replace(report, wait=wait, reason=words) if report.state is JobState.QUEUED else report
+
+    site.scheduler.shown = says
+    site.scheduler._start = lambda job: start(job) if site.clock.passed_s >= until_s else None  # type: ignore[method-assign]
+
+
+@pytest.mark.promise(
+    "Words that hpcq does not know, of a job whose nodes are free, are told at once and bounded by max_wait_s."
+)
+@pytest.mark.parametrize("wait", [Wait.UNKNOWN, Wait.LIMIT])
+def test_a_wait_in_other_words_is_told_at_once_and_ends(tmp_path: Path, wait: Wait) -> None:
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 300")
+    waits_with(site, "BudgetOfTheMoon", wait)
+    site.drive()
+    [told] = [(at, text) for at, text in site.said_at if "the scheduler says" in text]
+    assert told[0] < 5
+    assert "j00001: the scheduler says BudgetOfTheMoon; waits since 12:00:0" in told[1]
+    assert "until 12:05:0" in told[1]
+    assert site.reasons() == {}
+    assert site.ends() == [("j00001", "cancelled")]
+    assert any("queued with BudgetOfTheMoon for 30" in text for text in site.said)
+    assert site.clock.passed_s < 400
+
+
+def test_words_that_pass_are_no_longer_told(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 300")
+    waits_with(site, "BudgetOfTheMoon", Wait.UNKNOWN, until_s=60)
+    waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
+    assert ["BudgetOfTheMoon" in waits[0], waits[1:]] == [True, [""]]
+    assert site.ends() == [("j00001", "completed")]
+
+
+@pytest.mark.promise(
+    "A job that waits behind somebody else's job gives back its other node after two looks, and is tried again."
+)
+def test_a_job_behind_somebody_elses_job_is_withdrawn_after_two_looks(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 600")
+
+    def taken_meanwhile(one: Submission) -> None:
+        if len(site.scheduler.submissions) == 1:
+            site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
+
+    site.scheduler.answer = taken_meanwhile
+    site.at(120, lambda: site.scheduler.node_states.pop("n1"))
+    site.drive()
+    gone = next(at for at, text in site.said_at if "withdrawn" in text)
+    assert gone < 15
+    assert site.ends() == [("j00001", "withdrawn"), ("j00001", "completed")]
+    assert "behind somebody else's job: n1 is allocated" in "".join(site.said)
+
+
+@pytest.mark.promise("A job that waits for a node of another of our own jobs, of whatever run, just waits.")
+@pytest.mark.parametrize("whose", ["this run's", "another run's"])
+def test_a_job_that_waits_for_one_of_our_own_just_waits(tmp_path: Path, whose: str) -> None:
+    """Slurm says UnavailableNodes of a node that is in use; it is shown as completing after the job's end."""
+    pairs = (("n1", "n2"), ("n1", "n3"), ("n2", "n3")) if whose == "this run's" else (("n1", "n3"),)
+    site = FakeSite(tmp_path, pairs=pairs, keys="max_wait_s: 600")
+
+    def unavailable(job: FakeJob, report: JobReport) -> JobReport:
+        waits = report.state is JobState.QUEUED
+        return replace(report, wait=Wait.NODE, reason="ReqNodeNotAvail, UnavailableNodes:n1") if waits else report
+
+    site.scheduler.shown = unavailable
+    if whose == "another run's":
+
+        def other_run(one: Submission) -> None:
+            if len(site.scheduler.submissions) == 1:
+                job = FakeJob("7", "other", tmp_path, ("n1",), 60.0, -1.0, state=JobState.RUNNING, started_s=0.0)
+                (tmp_path / "exit.json").write_text("{}")
+                site.scheduler.jobs["7"] = job
+
+        site.scheduler.answer = other_run
+    else:
+        site.scheduler.poll_lists_all = False  # PBS: only those that it is asked for
+        node_of = site.scheduler._node
+
+        def completing(name: str) -> NodeState:
+            ended = any(
+                name in job.nodes and 0 <= site.clock.passed_s - job.ended_s < 8 for job in site.scheduler.jobs.values()
+            )
+            return NodeState(name, NodeCondition.BUSY, "completing") if ended else node_of(name)
+
+        site.scheduler._node = completing  # type: ignore[method-assign]
+    site.drive()
+    assert [outcome for _, outcome in site.ends()] == ["completed"] * len(pairs)
+
+
+def test_a_node_that_somebody_has_again_and_again_is_given_up_after_an_hour() -> None:
+    later = RetryLater()
+    for count in range(20):
+        later.hold([0], 100.0 * count, taken=True)
+        assert not later.too_often([0], 100.0 * count)
+    later.hold([0], 3600.0, taken=True)
+    assert later.too_often([0], 3600.0)
 
 
 # -- cancel --------------------------------------------------------------------------------------------------------------

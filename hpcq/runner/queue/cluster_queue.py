@@ -27,7 +27,16 @@ from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import AttemptFiles, AttemptOutcome, Left, end_of
 from hpcq.runner.queue.reservations import Held
 from hpcq.runner.queue.run_state import Record
-from hpcq.runner.queue.yield_policy import EndedScripts, LastFiles, PoweredDown, RetryLater, Silence, StandingStill, YieldPolicy
+from hpcq.runner.queue.yield_policy import (
+    EndedScripts,
+    LastFiles,
+    OddWaits,
+    PoweredDown,
+    RetryLater,
+    Silence,
+    StandingStill,
+    YieldPolicy,
+)
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
 from hpcq.units import parse_utc, utc_now
@@ -357,6 +366,7 @@ class ClusterQueue:
         self._cancelled_s = -math.inf
         self._silence = Silence(record, self.pace, self.clock, self._where)
         self._standing = StandingStill(record)
+        self._odd_waits = OddWaits(record, self.clock)
         self._last_files = LastFiles(record, self.clock)
         self._ended_scripts = EndedScripts(self.files, record, self.pace, self.clock)
         self._powered_down = PoweredDown(record, self.clock, self.cluster.name)
@@ -569,6 +579,9 @@ class ClusterQueue:
         last = {one.tag: one.ends(self.retry_later, pairs[one.tag], now) for one in going}
         events = [{"event": "withdraw", "tag": one.tag, "reason": one.reason, "final": last[one.tag]} for one in going]
         self.record.note_all(events)
+        something_runs = any(one.state is not JobState.QUEUED for one in live)
+        max_wait_s = self.yield_policy.max_wait_s
+        self._odd_waits.look(self.yield_policy.told(live, snapshot, now), max_wait_s, something_runs=something_runs)
         # Repeat the order for those of an earlier turn: it may have been lost.
         self.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from hpcq import nodelist
@@ -34,35 +35,55 @@ _LOOKS = 2
 #: If a pair's node is unavailable, hpcq plans the pair again after this time, at most this many times.
 _BOUNCED_FOR_S = 30.0
 _BOUNCES_MAX = 10
+#: Waits that hpcq tells at once and bounds by `max_wait_s`.
+_TOLD = frozenset({Wait.LIMIT, Wait.UNKNOWN})
+#: For so long after a job of ours its nodes may still be shown as in use: by it, not by somebody else.
+_OURS_STILL_S = 30.0
 
 
 @dataclass(slots=True)
 class RetryLater:
-    """Pairs with an unavailable node. They wait a while; after many times hpcq gives them up."""
+    """Pairs with an unavailable node. They wait a while; after many times hpcq gives them up.
+
+    A pair that finds somebody else on its node again and again is given up only when it has also tried for an hour.
+    """
+
+    _TAKEN_FOR_S = 3600.0
 
     held_until: dict[int, float] = field(default_factory=dict)
     _counts: dict[int, int] = field(default_factory=dict)
+    #: How often somebody else had a node of a pair, and since when.
+    _taken: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def forget(self, now_s: float) -> None:
         """Release the pairs that have waited long enough, so that hpcq can plan them again."""
         self.held_until = {index: until for index, until in self.held_until.items() if until > now_s}
 
-    def hold(self, indices: Iterable[int], now_s: float) -> None:
-        """Record that a node of these pairs is unavailable."""
+    def hold(self, indices: Iterable[int], now_s: float, *, taken: bool = False) -> None:
+        """Record that a node of these pairs is unavailable; taken: that somebody else's job has it."""
         for index in indices:
             self.held_until[index] = now_s + _BOUNCED_FOR_S
-            self._counts[index] = self._counts.get(index, 0) + 1
+            if taken:
+                count, since_s = self._taken.get(index, (0, now_s))
+                self._taken[index] = (count + 1, since_s)
+            else:
+                self._counts[index] = self._counts.get(index, 0) + 1
 
-    def too_often(self, indices: Iterable[int]) -> bool:
+    def too_often(self, indices: Iterable[int], now_s: float) -> bool:
         """Whether hpcq must give up one of these pairs."""
-        return any(self._counts.get(index, 0) >= _BOUNCES_MAX for index in indices)
+        for index in indices:
+            count, since_s = self._taken.get(index, (0, now_s))
+            if self._counts.get(index, 0) >= _BOUNCES_MAX or (count >= _BOUNCES_MAX and now_s - since_s >= self._TAKEN_FOR_S):
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
     """A queued job to withdraw.
 
-    final: hpcq does not try its pair again. bounced: one of its nodes is unavailable. waited: a limit held it too long.
+    final: hpcq does not try its pair again. retry_later: one of its nodes is unavailable; taken: somebody else's job has it.
+    waited: a limit, or words that hpcq does not know, held it too long.
     """
 
     tag: str
@@ -70,13 +91,46 @@ class Withdrawal:
     reason: str
     final: bool = False
     retry_later: bool = False
+    taken: bool = False
     waited: bool = False
 
     def ends(self, retry_later: RetryLater, indices: Collection[int], now_s: float) -> bool:
         """Whether hpcq stops trying its pairs, given as indices in the plan. Counts a bounce."""
         if self.retry_later:
-            retry_later.hold(indices, now_s)
-        return self.final or retry_later.too_often(indices)
+            retry_later.hold(indices, now_s, taken=self.taken)
+        return self.final or retry_later.too_often(indices, now_s)
+
+
+class _Whose(Enum):
+    """Whose job keeps a waiting job from its node."""
+
+    OTHERS = "others"
+    OURS = "ours"
+    #: It is down, drained, reserved or planned: no job has it.
+    NOBODYS = "nobodys"
+
+
+@dataclass(frozen=True, slots=True)
+class _Obstacle:
+    """Why a node cannot be had now, in the scheduler's words."""
+
+    words: str
+    whose: _Whose
+
+
+def _obstacles(snapshot: QueueSnapshot, held_by_us: Set[str], asked: Mapping[str, int]) -> dict[str, _Obstacle]:
+    """Return the nodes that no job of this run can get now. held_by_us: those that one of them has. asked: how many ask."""
+    found = {}
+    for state in snapshot.nodes or ():
+        # planned for a job: where several of ours ask for the node, for one of these
+        is_ours = state.node in held_by_us or (state.condition is NodeCondition.PLANNED and asked[state.node] > 1)
+        if state.condition is NodeCondition.IDLE or is_ours:
+            continue
+        whose = _Whose.NOBODYS
+        if state.condition is NodeCondition.BUSY:
+            whose = _Whose.OURS if state.node in (snapshot.own_nodes or ()) else _Whose.OTHERS
+        found[state.node] = _Obstacle(state.native_state, whose)
+    return found
 
 
 @dataclass(slots=True)
@@ -87,6 +141,8 @@ class YieldPolicy:
     max_wait_s: float
     _queued_since: dict[str, float] = field(default_factory=dict)
     _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
+    #: When a job of this run was last seen to have a node.
+    _ours_s: dict[str, float] = field(default_factory=dict)
     #: Jobs of other users that still waited when we had returned all nodes.
     _not_for_us: set[str] = field(default_factory=set)
 
@@ -118,13 +174,16 @@ class YieldPolicy:
         )
 
     def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
-        """Whether the next poll needs the nodes' states, because jobs wait long, for an odd reason or for a node."""
-        for attempt in attempts:
-            if attempt.state is JobState.QUEUED:
-                since = self._queued_since.get(attempt.tag, now_s)
-                word = self._words.get(attempt.tag)
-                if now_s - since >= self.max_wait_s or (word is not None and word[0] in {Wait.NEVER, Wait.NODE}):
-                    return True
+        """Whether the next poll needs the nodes' states: a job waits although none of ours has its nodes, or oddly or long."""
+        live = list(attempts)
+        held_by_us = {node for one in live if one.state is not JobState.QUEUED for node in one.nodes}
+        for attempt in live:
+            since, word = self._queued_since.get(attempt.tag), self._words.get(attempt.tag)
+            if attempt.state is not JobState.QUEUED or since is None or word is None:
+                continue
+            behind_none_of_ours = held_by_us.isdisjoint(attempt.nodes) and word[0] is not Wait.LIMIT
+            if behind_none_of_ours or now_s - since >= self.max_wait_s or word[0] in {Wait.NEVER, Wait.NODE}:
+                return True
         return False
 
     def to_withdraw(
@@ -132,17 +191,9 @@ class YieldPolicy:
     ) -> list[Withdrawal]:
         """Return the queued jobs to withdraw now."""
         live = list(attempts)
-        held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
-        asked = Counter(node for attempt in live for node in attempt.nodes)
-        taken = {
-            state.node: state.native_state
-            for state in snapshot.nodes or ()
-            if state.condition is not NodeCondition.IDLE
-            and state.node not in held_by_us
-            # planned for a job: where several of ours ask for the node, for one of these
-            and not (state.condition is NodeCondition.PLANNED and asked[state.node] > 1)
-        }
-        something_runs = bool(held_by_us)
+        held_by_us = self._held_by_us(live, 0.0 if snapshot.own_nodes is not None else _OURS_STILL_S, now_s)
+        obstacles = _obstacles(snapshot, held_by_us, Counter(node for attempt in live for node in attempt.nodes))
+        something_runs = any(attempt.state is not JobState.QUEUED for attempt in live)
         waits = {one.tag: _wait_of(one, snapshot) for one in live}
         claims = Counter(node for one in live if waits[one.tag] is not Wait.NODE for node in one.nodes)
         found = []
@@ -152,19 +203,42 @@ class YieldPolicy:
                 self._forget(attempt.tag)
                 continue
             own_count = int(waits[attempt.tag] is not Wait.NODE)
-            shared = any(claims[node] > own_count for node in attempt.nodes)
-            decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs, shared=shared)
+            ours = held_by_us | (snapshot.own_nodes or set())
+            shared = any(claims[node] > own_count or node in ours for node in attempt.nodes)
+            in_the_way = {node: obstacles[node] for node in attempt.nodes if node in obstacles}
+            decision = self._decide(attempt, report, in_the_way, now_s, something_runs=something_runs, shared=shared)
             if decision is None and paused is not None:
                 decision = Withdrawal(attempt.tag, attempt.scheduler_job_id, paused)
             if decision is not None:
                 found.append(decision)
         return found
 
+    def _held_by_us(self, live: Iterable[Attempt], still_s: float, now_s: float) -> set[str]:
+        """Return the nodes of this run's jobs that run, or that ended a moment ago: those are still shown as in use.
+
+        still_s: for how long after a job; where the scheduler lists all our jobs, it shows those that end.
+        """
+        for attempt in live:
+            if attempt.state is not JobState.QUEUED:
+                self._ours_s.update(dict.fromkeys(attempt.nodes, now_s))
+        self._ours_s = {node: seen_s for node, seen_s in self._ours_s.items() if now_s - seen_s <= still_s}
+        return set(self._ours_s)
+
+    def told(self, attempts: Iterable[Attempt], snapshot: QueueSnapshot, now_s: float) -> dict[str, tuple[list[str], float]]:
+        """Return what queued jobs wait for that is neither their turn nor a node: words -> jobs, and for how long already."""
+        found: dict[str, tuple[list[str], float]] = {}
+        for attempt in attempts:
+            report, word = snapshot.reports.get(attempt.scheduler_job_id), self._words.get(attempt.tag)
+            if report is not None and word is not None and word[0] in _TOLD and not attempt.withdrawal:
+                jobs, longest_s = found.get(report.reason, ([], 0.0))
+                found[report.reason] = ([*jobs, attempt.job], max(longest_s, now_s - word[2]))
+        return found
+
     def _decide(
         self,
         attempt: Attempt,
         report: JobReport,
-        taken: Mapping[str, str],
+        in_the_way: Mapping[str, _Obstacle],
         now_s: float,
         *,
         something_runs: bool,
@@ -172,22 +246,25 @@ class YieldPolicy:
     ) -> Withdrawal | None:
         tag, scheduler_job_id = attempt.tag, attempt.scheduler_job_id
         queued_s = now_s - self._queued_since.setdefault(tag, now_s)
-        gone = [f"{node} is {taken[node]}" for node in attempt.nodes if node in taken]
+        gone = [f"{node} is {one.words}" for node, one in in_the_way.items()]
+        in_front = [f"{node} is {one.words}" for node, one in in_the_way.items() if one.whose is _Whose.OTHERS]
         wait = Wait.NODE if report.wait is Wait.NEVER and gone else report.wait
-        if wait is Wait.NODE and shared and not gone:
-            wait = Wait.ORDINARY  # a node that another job of this run has or is about to get is called unavailable too
+        if in_front and wait in {Wait.ORDINARY, Wait.UNKNOWN}:
+            wait = Wait.NODE
+        elif wait is Wait.NODE and shared and all(one.whose is _Whose.OURS for one in in_the_way.values()):
+            wait = Wait.ORDINARY  # a node that another job of ours has or is about to get is called unavailable too
         looks, word_s = self._seen(tag, wait, now_s)
-        said = f"queued with {report.reason}"
+        said = f"queued with {report.reason or 'no reason'}"
         if wait is Wait.NEVER and looks >= _LOOKS:
             return Withdrawal(tag, scheduler_job_id, f"{said}: the scheduler would never start it", final=True)
         if wait is Wait.NODE and looks >= _LOOKS:
-            return Withdrawal(tag, scheduler_job_id, said, retry_later=True)
-        if wait is Wait.LIMIT and word_s >= self.max_wait_s and not something_runs:
+            words = f"{said}, behind somebody else's job: {', '.join(in_front)}" if in_front else said
+            return Withdrawal(tag, scheduler_job_id, words, retry_later=True, taken=bool(in_front))
+        if wait in _TOLD and word_s >= self.max_wait_s and not something_runs:
             return Withdrawal(tag, scheduler_job_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
         if queued_s >= self.max_wait_s and gone:
-            return Withdrawal(
-                tag, scheduler_job_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", retry_later=True
-            )
+            words = f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}"
+            return Withdrawal(tag, scheduler_job_id, words, retry_later=True)
         return None
 
     def _seen(self, tag: str, wait: Wait, now_s: float) -> tuple[int, float]:
@@ -372,6 +449,33 @@ class StandingStill:
         if words != self._said and self._record.state.waiting in {"", self._said}:
             self._said = words
             self._record.waits(words)
+
+
+class OddWaits:
+    """Queued jobs that wait neither for their turn nor for a node: for a limit, or for words that hpcq does not know."""
+
+    def __init__(self, record: Record[Any], clock: Clock) -> None:
+        self._record, self._clock = record, clock
+        self._reasons: list[str] = []
+        self._said = ""
+
+    def look(self, found: Mapping[str, tuple[Sequence[str], float]], max_wait_s: float, *, something_runs: bool) -> None:
+        """Say what the scheduler says of them, since when, and until when hpcq waits; again when the words have changed.
+
+        found: the scheduler's words -> jobs, and for how long they wait already. A wait for something else stays as it is.
+        """
+        waiting = self._record.state.waiting
+        if waiting not in {"", self._said} or (sorted(found) == self._reasons and waiting == self._said):
+            return
+        self._reasons = sorted(found)
+        self._said = "; ".join(self._words(one, *found[one], max_wait_s, something_runs) for one in self._reasons[:3])
+        self._record.waits(self._said)
+
+    def _words(self, reason: str, jobs: Sequence[str], waited_s: float, max_wait_s: float, something_runs: bool) -> str:
+        named = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+        since, until = self._clock.time_in(-waited_s), self._clock.time_in(max(0.0, max_wait_s - waited_s))
+        bound = f"once no job of this run runs, {max_wait_s:g} s at most" if something_runs else f"until {until} at most"
+        return f"{named}: the scheduler says {reason}; waits since {since}, {bound}"
 
 
 class LastFiles:

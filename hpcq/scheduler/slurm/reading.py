@@ -29,6 +29,7 @@ _NEVER = frozenset(
         "InvalidAccount",
         "InvalidQOS",
         "JobHoldMaxRequeue",
+        "MaxMemPerLimit",  # MaxMemPerNode or MaxMemPerCPU of the partition
         "PartitionNodeLimit",  # Slurm also says it if a named node is down or drained; then Wait.NODE wins, see read_wait
         "PartitionTimeLimit",
         "QOSNotAllowed",
@@ -45,13 +46,18 @@ _NEVER_FORMS = re.compile(r"(Assoc|QOS)Max\w*Per(Job(Limit)?|Node)|QOSMin\w+|(As
 #: The wait ends when other jobs end, a person acts or a service comes back: worth some patience.
 _LIMIT = frozenset(
     {
+        "AccountingPolicy",  # some limit of the accounting that Slurm does not name
         "AssociationJobLimit",
         "AssociationResourceLimit",
+        "Constraints",  # 25.05: not at this time; BadConstraints is final
         "FrontEndDown",
         "JobArrayTaskLimit",
         "JobHeldAdmin",
         "JobHeldUser",
         "Licenses",
+        "MaxPoweredUpNodes",
+        "NvidiaImexChannels",
+        "PartitionConfig",  # some limit of the partition that Slurm does not name
         "PartitionDown",
         "PartitionInactive",
         "QOSJobLimit",
@@ -59,7 +65,31 @@ _LIMIT = frozenset(
         "Reservation",
     }
 )
-_LIMIT_FORMS = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|Max\w+PerAccount|BurstBuffer\w*")
+_LIMIT_FORMS = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|Max\w+Per(Account|User)|BurstBuffer\w*")
+#: It waits for its turn, for nodes, or for Slurm itself.
+_ORDINARY = frozenset(
+    {
+        "",
+        "(null)",
+        "BeginTime",
+        "Cleaning",
+        "Dependency",
+        "FedJobLock",
+        "JobLaunchFailure",
+        "MpiPortsBusy",
+        "NonZeroExitCode",
+        "None",
+        "OutOfMemory",
+        "Priority",
+        "Prolog",
+        "RaisedSignal",
+        "Resources",
+        "SchedDefer",
+        "SystemFailure",
+        "TimeLimit",
+        "WaitingForScheduling",
+    }
+)
 #: Words after ReqNodeNotAvail that mean more than a node in use: down or drained, maintenance, a reservation.
 _NODE_GONE = ("UnavailableNodes:", "Reserved for maintenance", "May be reserved")
 
@@ -134,7 +164,7 @@ def _fate(code: int, words: str) -> Fate:
 
 
 def read_wait(reason: str) -> Wait:
-    """Classify a pending reason. An unknown reason is an ordinary wait: hpcq shows it and never acts on it."""
+    """Classify a pending reason."""
     word = re.split(r"[,\s(]", reason.strip(), maxsplit=1)[0]
     if word == "ReqNodeNotAvail":
         return Wait.NODE if any(sign in reason for sign in _NODE_GONE) else Wait.ORDINARY
@@ -144,7 +174,7 @@ def read_wait(reason: str) -> Wait:
         return Wait.NEVER
     if word in _LIMIT or _LIMIT_FORMS.fullmatch(word):
         return Wait.LIMIT
-    return Wait.ORDINARY
+    return Wait.ORDINARY if word in _ORDINARY else Wait.UNKNOWN
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -230,6 +230,7 @@ class Slurm(Scheduler):
     """sbatch, squeue, sinfo, scancel; also sacct if the site has it."""
 
     id_pattern = ID
+    poll_lists_all = True
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)

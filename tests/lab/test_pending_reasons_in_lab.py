@@ -1,0 +1,79 @@
+"""What real Slurm says of jobs that wait, and what hpcq does then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcq.scheduler.slurm import reading
+from tests.lab.driven_in_lab import Driven, states
+from tests.lab.lab_fixture import RunningLab
+from tests.lab.test_citizen_in_lab import until
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def small_memory(lab: RunningLab) -> Iterator[str]:
+    """A partition whose jobs may have 1000 MiB per node: Slurm takes a job that asks for more, and never starts it."""
+    line = "PartitionName=maxmem Nodes=alpha-n[01-04] MaxMemPerNode=1000 State=UP MaxTime=1:00:00"
+    add = f"echo '{line}' >>/etc/slurm/slurm.conf && scontrol reconfigure"
+    lab.exec("alpha", "sh", "-c", add)
+    yield "nodes: {partition: maxmem}"
+    lab.at_rest("alpha")
+    lab.exec("alpha", "sh", "-c", "sed -i /PartitionName=maxmem/d /etc/slurm/slurm.conf && scontrol reconfigure")
+
+
+def test_a_limit_on_memory_ends_the_wait(lab: RunningLab, tmp_path: Path, small_memory: str) -> None:
+    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{list: [[alpha-n01, alpha-n02]]}}\nretries: 0\n{small_memory}")
+    driven.finish(driven.start(), within_s=60)
+    [end] = [event for event in driven.events() if event["event"] == "ended"]
+    assert end["reason"] == "queued with MaxMemPerLimit: the scheduler would never start it"
+
+
+@pytest.mark.promise("A reason of real Slurm that hpcq does not know is told at once, and the wait ends after max_wait_s.")
+def test_a_reason_that_hpcq_does_not_know_is_told_at_once(
+    lab: RunningLab, tmp_path: Path, small_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_NEVER", reading._NEVER - {"MaxMemPerLimit"})
+    more = f"pairs: {{list: [[alpha-n01, alpha-n02]]}}\nretries: 0\n{small_memory}"
+    driven = Driven(tmp_path, lab, "alpha", more, keys="max_wait_s: 20s\n")
+    driven.finish(driven.start(), within_s=120)
+    waits = [event["reason"] for event in driven.events() if event["event"] == "waiting"]
+    assert re.match(r"\S+: the scheduler says MaxMemPerLimit; waits since .*, until .* at most", waits[0]), waits
+    assert any("the scheduler says MaxMemPerLimit" in text for text in driven.said)
+    [end] = [event for event in driven.events() if event["event"] == "ended"]
+    assert re.match(r"queued with MaxMemPerLimit for 2\d s", end["reason"])
+
+
+def test_a_job_behind_somebody_elses_job_gives_its_other_node_back(lab: RunningLab, tmp_path: Path) -> None:
+    """The user's job is of a higher QOS: it gets the node between two of ours. The third node is idle then."""
+    pairs = "pairs: {list: [[alpha-n01, alpha-n02], [alpha-n01, alpha-n03]]}"
+    driven = Driven(tmp_path, lab, "alpha", pairs, duration_s=4, repetitions=2)
+    driving = driven.start()
+    driven.wait_for(states("running"))
+    until(lambda: lab.exec("alpha", "squeue", "--noheader", "--states=PD", "--user=labuser") != "")
+    words = "sbatch --parsable --qos=high --nodelist=alpha-n01 --exclusive --time=1 --output=/dev/null --wrap"
+    theirs = lab.exec("alpha", *words.split(), "sleep 40", user="otheruser").strip()
+    try:
+        driven.wait_for(lambda events: any(event["event"] == "withdraw" for event in events))
+        [gone] = [event for event in driven.events() if event["event"] == "withdraw"]
+        assert "behind somebody else's job: alpha-n01 is allocated" in gone["reason"]
+        shown = ["squeue", "--noheader", "--format=%M", f"--jobs={theirs}"]
+        minutes, seconds = lab.exec("alpha", *shown).strip().split(":")
+        assert int(minutes) * 60 + int(seconds) < 25, "two looks at 5 s each, not max_wait_s"
+        driven.finish(driving)
+    finally:
+        lab.exec("alpha", "scancel", theirs)
+    assert driven.outcomes().count("completed") == 2
+
+
+def test_a_job_that_waits_for_another_of_ours_is_never_withdrawn(lab: RunningLab, tmp_path: Path) -> None:
+    """All pairs of four nodes: most jobs wait for a node of another one."""
+    driven = Driven(tmp_path, lab, "alpha", "pairs: all", duration_s=1)
+    driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"] * 6, driven.said
+    assert not [event for event in driven.events() if event["event"] == "withdraw"]
