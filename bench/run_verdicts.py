@@ -1,4 +1,4 @@
-"""The verdict of one acceptance run, on drawn scenes with a known truth: 100 of them, 19 kinds in turn.
+"""The verdict of one acceptance run, on drawn scenes with a known truth: 100 of them, 20 kinds in turn.
 
     python bench/run_verdicts.py [--scenes 100] [--seed 1] [--quick] [--verbose]
 
@@ -134,7 +134,7 @@ def main() -> int:
     words.add_argument("--scenes", type=int, default=100, help="scenes to draw (default: 100)")
     words.add_argument("--verbose", action="store_true", help="what went wrong, and causes")
     options = words.parse_args()
-    scenes = 19 if options.quick else options.scenes
+    scenes = 20 if options.quick else options.scenes
     counts = play(scenes, options.seed, verbose=options.verbose)
     return finish("run_verdicts", list(claims(counts, scenes)), quick=options.quick)
 

@@ -30,10 +30,12 @@ JOB_S = 8.0
 class Scene:
     """A site and its truth. Numbers of nodes from 0; levels are shares of healthy speed.
 
-    slow, sends, receives: node -> level. flaps: node -> (level, share of its jobs). loses: node -> share of packets.
+    slow, sends, receives: node -> level. links: two nodes -> share of packets lost between them, both ways.
+    flaps: node -> (level, share of its jobs). loses: node -> share of packets.
     black_hole, half_dead, throttles: as named; half_dead: node -> partners that it cannot reach. uplinks, racks: group ->
     level across its edge; of all its nodes. generation: class of each node and its level. before: what the baseline saw of
     nodes and of everything; None: there is no baseline. allowed: share of the hardware's speed that is expected, if any.
+    sheds: senders overrun what is slow, so that many packets are lost in front of it.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Scene:
     slow: dict[int, float] = field(default_factory=dict)
     sends: dict[int, float] = field(default_factory=dict)
     receives: dict[int, float] = field(default_factory=dict)
+    links: dict[tuple[int, int], float] = field(default_factory=dict)
     flaps: dict[int, tuple[float, float]] = field(default_factory=dict)
     loses: dict[int, float] = field(default_factory=dict)
     black_hole: tuple[int, ...] = ()
@@ -62,6 +65,7 @@ class Scene:
     new_nodes: tuple[int, ...] = ()
     renamed: bool = False
     allowed: float | None = None
+    sheds: bool = False
 
     @property
     def bad(self) -> dict[int, tuple[str, float]]:
@@ -150,7 +154,8 @@ class Site:
         scene = self.scene
         ends = (client, server)
         if test == 2:
-            extra = 0.0 if before else sum(scene.loses.get(node, 0.0) for node in ends)
+            extra = 0.0 if before else sum(scene.loses.get(node, 0.0) for node in ends) + self._lost_between(ends)
+            extra += self.random.uniform(0.1, 0.6) if not before and scene.sheds and self._overrun(client, server) else 0.0
             counts = self.random.poisson(PACKETS_SENT * (RESENT_SHARE * self.random.gamma(20, 1 / 20) + extra), REPETITIONS)
             dead = not before and self._dead(0, ends)
             return (np.nan, Outcome.FAILED) if dead else (log(1 - float(np.median(counts)) / PACKETS_SENT), Outcome.MEASURED)
@@ -170,6 +175,7 @@ class Site:
                 worse for node in ends for worse, share in [scene.flaps.get(node, (1.0, 0.0))] if self.random.random() < share
             ]
             parts += [worse for node, worse in scene.throttles.items() if node in ends and busy_s[node] > 20 + JOB_S / 2]
+            parts += [_with_loss(self._lost_between(ends), self.random)] if test == 0 else []
             level *= scene.level * min(parts)
         noise = scene.scatter * (self.random.standard_t(3) if scene.tails == "heavy" else self.random.standard_normal())
         value = log(level * across) + noise + 0.003 * self.random.standard_normal()
@@ -178,6 +184,13 @@ class Site:
         if scene.modes and test == 1 and self.random.random() < 0.5:
             value -= log(3.0)
         return value + (log(1e10) if test == 0 else -log(3e4)), Outcome.MEASURED
+
+    def _lost_between(self, ends: tuple[int, int]) -> float:
+        return self.scene.links.get((min(ends), max(ends)), 0.0)
+
+    def _overrun(self, client: int, server: int) -> bool:
+        groups = self.scene.of(client), self.scene.of(server)
+        return server in self.scene.slow or (groups[0] != groups[1] and bool(set(groups) & set(self.scene.uplinks)))
 
     def _dead(self, test: int, ends: tuple[int, int]) -> bool:
         scene = self.scene
@@ -201,6 +214,11 @@ class Site:
             np.array(classes, np.int32), np.array(groups if known else [NOBODY] * len(groups), np.int32),
             ("new", *(f"older {one}" for one in kinds)), tuple(f"leaf{one + 1}" for one in range(self.scene.group_count)),
         )  # fmt: skip
+
+
+def _with_loss(share: float, random: np.random.Generator) -> float:
+    """What TCP keeps of its speed where packets are lost: it varies from job to job as the square root law does."""
+    return min(1.0, float(0.03 / share**0.5 * np.exp(random.normal(0, 0.4)))) if share else 1.0
 
 
 def draw(number: int, seed: int) -> Scene:
@@ -328,6 +346,15 @@ def _traffic(scene: Scene, _: np.random.Generator) -> None:
     scene.traffic = 0.01
 
 
+def several_at_once(scene: Scene, random: np.random.Generator) -> None:
+    """A slow node, a slow uplink and a lossy link of a small site."""
+    scene.node_count, scene.group_count, scene.sheds = 8, 4, random.random() < 0.5
+    leaves = [int(one) for one in random.permutation(4)]
+    scene.uplinks = {leaves[0]: 1 - float(random.uniform(0.3, 0.7))}
+    scene.slow = {2 * leaves[1]: 1 - float(random.uniform(0.3, 0.6))}
+    scene.links = {(min(ends), max(ends)): float(random.uniform(0.01, 0.05)) for ends in [(2 * leaves[2], 2 * leaves[3])]}
+
+
 def _modes(scene: Scene, random: np.random.Generator) -> None:
     scene.modes = True
     if random.random() < 0.3:
@@ -354,4 +381,5 @@ _KINDS: dict[str, Callable[[Scene, np.random.Generator], None]] = {
     "first-time site": _first,
     "traffic on 1 % of jobs": _traffic,
     "latencies with two modes": _modes,
+    "several at once": several_at_once,
 }

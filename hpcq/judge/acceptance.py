@@ -46,14 +46,16 @@ JOBS_MIN, PARTNERS_MIN, RUNS_MIN, FLAPPING_SHARE = 3, 2, 2, 1 / 3
 SURE_JOBS, SURE_PARTNERS = 6, 3
 #: Members of a group, nodes, and pairs before everything or a group is told.
 MEMBERS_MIN, MEMBERS_WHOLE_MIN, NODES_MIN, PAIRS_MIN = 2, 3, 4, 4
-#: Nearly all: of a group's members.
-NEARLY_ALL = 0.9
+#: Nearly all: of a group's members. Most: of the nodes that a fault spares.
+NEARLY_ALL, FINE_SHARE = 0.9, 0.6
 #: The cluster is told from here on; its common level of one run and the next is known no better than this.
 CLUSTER_EFFECT, RUN_SCATTER = 0.025, 0.006
 #: A pair's own offset in the baseline counts in full beyond so many standard errors.
 OFFSET_SIGMAS = 4.0
 #: No test that scatters so much that this is the smallest effect can pass a node.
 TOLD_MAX = 0.36
+#: A link is low in so many of its jobs; a node that is low in some of them is low with others, too.
+STEADY_SHARE = 0.7
 #: A low job of a healthy site is that rare at least, as far as anybody knows.
 STRAY_LOW = 0.01
 
@@ -179,7 +181,7 @@ class _Fit:
     rows: indices into the values. left: residual of each row (nan: no value, or nothing to compare it with); low: low,
     failed or beyond a gate. common: error of each row's level, which all rows of a cell share. shift: of everything from
     the baseline.
-    explained: rows that pass something told; by_group, by_node: what was told of this test.
+    explained: rows that pass something told; by_groups: those of them that pass the edge of a group.
     """
 
     name: str
@@ -196,6 +198,7 @@ class _Fit:
     shift: float | None = None
     shift_error: float = 0.0
     explained: Bools = field(default_factory=lambda: np.zeros(0, bool))
+    by_groups: Bools = field(default_factory=lambda: np.zeros(0, bool))
     low: Bools = field(default_factory=lambda: np.zeros(0, bool))
     density: Floats = field(default_factory=lambda: np.zeros(0))
     grid: Floats = field(default_factory=lambda: np.zeros(0))
@@ -364,6 +367,7 @@ class _Judge:
             accuse.of_test(fit)
             _with_lower_levels(fit, accuse)
             self._level_again(fit, accuse)
+        accuse.across_tests()
         self._cluster()
         self.accuser = accuse
         self.flapping = accuse.flapping()
@@ -567,6 +571,7 @@ class _Judge:
     def _told(self) -> tuple[Told, ...]:
         """The smallest effects: fixed while more may be measured, else what nearly all nodes can rule out."""
         found = []
+        judged = set(self.targets) - self._accused() - self._behind()
         for fit in self.fits:
             least = fit.sizes.effect
             if not self.final:
@@ -574,9 +579,7 @@ class _Judge:
                 continue
             both: list[float] = []
             one_way: list[float] = []
-            for node in self.targets:
-                if node not in self.index or self.index[node] in fit.slow:
-                    continue
+            for node in sorted(judged & set(self.index)):
                 for role, errors in ((BOTH, both), (CLIENT, one_way), (SERVER, one_way)):
                     slow = self.accuser.node(fit, self.index[node], role)
                     if slow is not None:
@@ -931,7 +934,8 @@ def _levels(  # noqa: PLR0917 - columns of one table
         for (one, other), found in zip(ends, value[rows].tolist(), strict=True):
             best[one], best[other] = max(best.get(one, -np.inf), found), max(best.get(other, -np.inf), found)
         middle = float(np.median(list(best.values())))
-        spread = core_width(value[rows], sizes.least)
+        # Of several faults most pairs may be slow, but not the best pairs of most nodes.
+        spread = min(core_width(value[rows], sizes.least), max(sizes.least, _robust_width(list(best.values()))))
         slow = {node for node, one in best.items() if one < middle - max(sizes.effect, 4 * spread)}
         good = rows[[not slow & set(one) for one in ends]]
         if len(good) < 3:
@@ -947,6 +951,11 @@ def _levels(  # noqa: PLR0917 - columns of one table
         return _Levels(level, None, len(rows), counts)
     ends = list(zip(client[rows].tolist(), server[rows].tolist(), strict=True))
     return _Levels(level, scatter_of(centred[rows], ends, sizes.least)[1], len(rows), counts)
+
+
+def _robust_width(values: Sequence[float]) -> float:
+    """A standard deviation by the median absolute deviation: half of the values may be anything."""
+    return float(np.median(np.abs(np.array(values) - np.median(values)))) / 0.6745
 
 
 def _borrow(level: Floats) -> None:
@@ -1131,17 +1140,41 @@ class _Accuser:
         """Tell groups, then nodes that are slow as a whole, until nothing of this test stands out."""
         self._across(fit)
         self._groups(fit)
+        fit.by_groups = fit.explained.copy()
         self._nodes(fit)
 
     def again(self, fit: _Fit) -> None:
         """Forget what was told of a test whose levels or scatter are other ones now, and judge it anew."""
-        fit.explained[:] = False
+        fit.explained = np.zeros(len(fit.rows), bool)
         fit.slow.clear()
         fit.slow_groups.clear()
         fit.slow_between.clear()
         fit.slow_across = None
         fit.prepare()
         self.of_test(fit)
+
+    def across_tests(self) -> None:
+        """What was told of one test explains what is slow on its way in the others: groups first, then nodes."""
+        groups = {group for fit in self.fits for group, _ in fit.slow_groups}
+        for fit in self.fits:
+            ends = self.group[fit.client], self.group[fit.server]
+            crosses = np.isin(ends[0], list(groups)) | np.isin(ends[1], list(groups))
+            slow = crosses & (ends[0] != ends[1]) & self._leans(fit) & ~fit.by_groups
+            if slow.any():
+                fit.by_groups = fit.by_groups | slow
+                fit.explained = fit.by_groups.copy()
+                fit.slow.clear()
+                self._nodes(fit)
+        nodes = {node for fit in self.fits for node in fit.slow}
+        for fit in self.fits:
+            through = np.isin(fit.client, list(nodes - set(fit.slow))) | np.isin(fit.server, list(nodes - set(fit.slow)))
+            fit.explained |= through & self._leans(fit)
+
+    @staticmethod
+    def _leans(fit: _Fit) -> Bools:
+        with np.errstate(invalid="ignore"):
+            found: Bools = fit.failed | (fit.left < -fit.sizes.effect / 2)
+        return found
 
     def node(self, fit: _Fit, node: int, role: int) -> _Slow | None:
         """What a node's jobs with good partners say in a role."""
@@ -1280,8 +1313,15 @@ class _Accuser:
                 return False
         return True
 
-    def _fine(self, fit: _Fit, rows: Bools, change: float) -> bool:
-        return bool(rows.sum()) and float(np.median(fit.left[rows])) > change / 2
+    @staticmethod
+    def _fine(fit: _Fit, rows: Bools, change: float) -> bool:
+        """Whether most nodes of these rows are fine with somebody in them: other faults do not make them slow with all."""
+        best: dict[int, float] = {}
+        for pair in {(int(one), int(other)) for one, other in zip(fit.client[rows], fit.server[rows], strict=True)}:
+            middle = float(np.median(fit.left[rows & (fit.client == pair[0]) & (fit.server == pair[1])]))
+            for node in pair:
+                best[node] = max(best.get(node, -np.inf), middle)
+        return bool(best) and sum(one > change / 2 for one in best.values()) >= FINE_SHARE * len(best)
 
     def between(self, fit: _Fit) -> None:
         """Tell ways between two groups: all of their pairs slow, and nothing else of either. Last, after nodes that flap."""
@@ -1332,7 +1372,10 @@ class _Accuser:
                         continue
                     rest = tells & ~mine
                     rate = max(STRAY_LOW, float(low[rest].sum() / max(30, rest.sum())))
-                    chance = 1 - _at_most(int(hits.sum()) - 1, int(mine.sum()), rate)
+                    chance = max(
+                        1 - _at_most(int(each.sum()) - 1, int(of.sum()), rate)
+                        for each, of in ((hits, mine), self._without_its_worst_pair(fit, node, hits, mine))
+                    )
                     if chance < max(self.chance, 1e-15) and (best is None or (chance, -hits.sum()) < (best[0], -best[2].sum())):
                         best = chance, node, hits
                 if best is None:
@@ -1341,6 +1384,18 @@ class _Accuser:
                 found.setdefault(node, []).append((fit, np.flatnonzero(hits).astype(np.int32)))
                 fit.explained |= tells & ((fit.client == node) | (fit.server == node))
         return found
+
+    @staticmethod
+    def _without_its_worst_pair(fit: _Fit, node: int, hits: Bools, mine: Bools) -> tuple[Bools, Bools]:
+        """Its low jobs, and all, without the pair that is low most often, if that one nearly always is: it may be the link."""
+        others = fit.client + fit.server - node
+        steady = [
+            (int((hits & (others == other)).sum()), other)
+            for other in sorted(set(others[hits].tolist()))
+            if (hits & (others == other)).sum() >= max(2, STEADY_SHARE * (mine & (others == other)).sum())
+        ]
+        rest = others != max(steady)[1] if steady else np.ones(len(others), bool)
+        return hits & rest, mine & rest
 
     def links(self) -> tuple[dict[tuple[int, int], list[tuple[_Fit, Ints]]], set[Pair]]:
         """Pairs that are low again and again while both ends are fine with others; and low pairs that stay open."""
@@ -1359,7 +1414,7 @@ class _Accuser:
         for ends, against in by_ends.items():
             jobs = sum(len(rows) for _, rows in against)
             nights = {int(fit.night[row]) for fit, rows in against for row in rows}
-            steady = any(self._share_low(fit, rows) >= 0.7 for fit, rows in against)
+            steady = any(self._share_low(fit, rows) >= STEADY_SHARE for fit, rows in against)
             if (
                 jobs >= JOBS_MIN
                 and len(nights) >= RUNS_MIN

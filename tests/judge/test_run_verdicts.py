@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.run_verdicts import Counts, accept, count, play
-from bench.support.drawn_scenes import PING, STREAM, Scene, Site
+from bench.support.drawn_scenes import PING, STREAM, Scene, Site, several_at_once
 from hpcq.judge.acceptance import Known, RunVerdict, Word, judge_run
 from hpcq.judge.scatter import scatter_of
 from hpcq.runner.accept.choice import MEETINGS, PARTNERS, partners
@@ -113,6 +113,38 @@ def test_a_node_whose_jobs_fail_is_named_and_its_partners_pass(kind: str) -> Non
     words = words_of(verdict_of(Scene(kind, **fault)))
     assert words.pop("n007") is Word.FAILED
     assert sum(word is Word.PASS for word in words.values()) >= 14
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("baseline", [False, True])
+def test_a_slow_node_a_slow_leaf_and_a_lossy_link_at_once_are_three_causes_and_nobody_else(seed: int, baseline: bool) -> None:
+    """Eight nodes, heavy tails; most pairs across leaves are slow, and every node meets two or three healthy ones only."""
+    scene = Scene("several", scatter=(0.005, 0.01, 0.02)[seed % 3], tails="heavy", has_baseline=baseline)
+    several_at_once(scene, np.random.default_rng([seed, 14]))
+    verdict = verdict_of(scene, seed)
+    names = scene.names()
+    link = " - ".join(names[node] for node in next(iter(scene.links)))
+    expected = {("group", f"leaf{next(iter(scene.uplinks)) + 1}"), ("link", link)}
+    assert {(kind, name) for kind, name, _ in causes_of(verdict)} == expected
+    words = words_of(verdict)
+    assert {name for name, word in words.items() if word in {Word.FAILED, Word.DEGRADED}} == {names[next(iter(scene.slow))]}
+    assert {words[names[node]] for node in scene.behind} == {Word.INCONCLUSIVE}
+    healthy = [words[names[node]] for node in set(range(8)) - scene.behind - set(scene.slow)]
+    assert healthy.count(Word.PASS) >= 4, healthy
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_link_that_loses_packets_and_passing_traffic_do_not_make_its_ends_flap(seed: int) -> None:
+    scene = Scene("lossy link", 8, 4, 0.01, "heavy", traffic=0.05, links={(0, 4): 0.04})
+    verdict = verdict_of(scene, seed)
+    assert ("link", "n001 - n005", Word.FAILED) in causes_of(verdict)
+    assert not {Word.FAILED, Word.DEGRADED} & set(words_of(verdict).values())
+
+
+def test_a_node_that_fails_with_half_of_its_partners_is_no_pair_of_links() -> None:
+    verdict = verdict_of(Scene("half-dead", half_dead={3: (0, 1, 4, 7, 9, 12, 13, 15)}))
+    assert words_of(verdict)["n004"] is Word.FAILED
+    assert not causes_of(verdict)
 
 
 def test_what_is_told_grows_with_the_scatter() -> None:
