@@ -17,11 +17,11 @@ from hpcq.runner.accept.accepting import ClusterAcceptance, judged_collectives, 
 from hpcq.runner.accept.judging import Measured
 from hpcq.store.database import reading
 from hpcq.verdict.acceptance.collectives import CollectiveVerdict, SetJob, judge_collective
-from hpcq.verdict.acceptance.judge import Acceptance, judge
-from hpcq.verdict.acceptance.points import PairPoint, Scale
+from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.node_sets import PairsOfSet
 from hpcq.verdict.words import Verdict
 from tests import REPOSITORY
+from tests.acceptance.judged import Job, counts_of, judge
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab
 from tests.local.local_desk import CLUSTER, LocalDesk
@@ -103,16 +103,16 @@ def test_the_campaign_of_a_set_has_its_tests_and_nodes_alone(tmp_path: Path) -> 
 
 def accepted(made: Collectives, run: str, slow: float = 0.0) -> ClusterAcceptance:
     """The acceptance whose pairs are as expected, but for those of n3, and whose sets ran in `run`."""
-    points = [
-        PairPoint(a, b, "tcp_stream", number, -slow if "n3" in (a, b) else 0.0, Scale.speed(0.005), 5)
+    jobs = [
+        Job(a, b, "tcp_stream", number, -slow if "n3" in (a, b) else 0.0)
         for number in (1, 2, 3)
         for pair in PAIRS
         for a, b in (pair, pair[::-1])
     ]
-    verdicts = judge(NODES, points)
+    verdicts = judge(NODES, jobs)
     with reading(made.database) as database:
         earlier = [int(row[0]) for row in database.execute("SELECT run_id FROM run WHERE name <> ?", (run,))]
-    found = judged_collectives(made.database, "alpha", [run], earlier, verdicts, Measured(tuple(points)))
+    found = judged_collectives(made.database, "alpha", [run], earlier, verdicts, Measured(counts=counts_of(jobs)))
     return ClusterAcceptance("alpha", {}, verdicts, [run], collectives=found)
 
 

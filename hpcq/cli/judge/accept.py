@@ -52,7 +52,7 @@ def accept(  # noqa: PLR0917 - Click passes by name
     back from a maintenance reservation or a drain. If there are none it runs nothing, so you may call it every few minutes.
 
     \b
-    PASS          every planned test was measured in both roles, and 5 % slower than expected is ruled out
+    PASS          every planned test was measured in both roles, and the slowdown that the first line names is ruled out
     DEGRADED      slower than expected, but not below nine tenths of it; or its evidence shows a flaw
     FAIL          slower still, beyond a gate of the campaign, or its tests bring no result
     INCONCLUSIVE  bad pairs, but not clear whose fault it is; bad in one run only; no reference; or too few jobs
@@ -157,7 +157,10 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
     idle = "another acceptance is under way: this one judged nothing" if outcome.busy else _NOTHING_TO_DO
     said = tally.first_line("node") if tally.total else idle
     together = Tally.of(one.verdict for one in outcome.collectives)
-    click.echo(f"{outcome.cluster}: {said}" + (f"; {together.first_line('collective')}" if together.total else ""))
+    told = f"; found would be: a node {outcome.verdicts.told_words}" if outcome.verdicts.told_words else ""
+    click.echo(f"{outcome.cluster}: {said}" + (f"; {together.first_line('collective')}" if together.total else "") + told)
+    for note in outcome.verdicts.notes:
+        click.echo(f"  {note}")
     for each in outcome.collectives:
         click.echo(f"  {each.verdict.shown:<13} {each.words}")
     everybody = bool(outcome.verdicts.clusters) and outcome.verdicts.clusters[0].verdict is not Verdict.PASS

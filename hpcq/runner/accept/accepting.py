@@ -29,7 +29,7 @@ from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, nodes_of
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.accept.choice import NodeSelection, NodesToTest, again, both_ways, choose, partners
+from hpcq.runner.accept.choice import MEETINGS, NodeSelection, NodesToTest, again, both_ways, choose, partners
 from hpcq.runner.accept.judging import Judging, Measured, disturbed_as_usual, oriented
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
 from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
@@ -40,7 +40,7 @@ from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs, run_id_of
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, SetJob, judge_collective, records_of
-from hpcq.verdict.acceptance.judge import Acceptance, run_counts
+from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.acceptance.standing import pairs_across, sides_of
 from hpcq.verdict.node_sets import PairsOfSet
 from hpcq.verdict.record import Thing, VerdictRecord
@@ -88,7 +88,7 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
         before = {one.series_id: one for one in outcomes_in(connection, earlier, cluster=cluster)} if earlier else {}
         names = pair_values.names_of_tests(connection, [*run_ids, *earlier])
     slow = _bad_pairs(verdicts)
-    judged = {one.pair for one in found.points} | slow
+    judged = set(found.counts) | slow
     return tuple(
         replace(
             judge_collective(
@@ -513,6 +513,9 @@ class ClusterAcceptance:
             **parts,
             **rest,
             "collectives": [{**asdict(one), "words": one.words} for one in self.collectives],
+            "told": list(self.verdicts.told),
+            "flapping_ratio": self.verdicts.flapping,
+            "notes": list(self.verdicts.notes),
             "changed": self.changed,
             "commands": self.commands,
         }
@@ -633,7 +636,15 @@ class _Acceptor:
             self.judging.check_baseline()
             good = [node for node in choice.room if known[node].verdict is Verdict.PASS and node not in choice.targets]
             room = choice.room
-            pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
+            pairs = partners(
+                choice.testable,
+                room,
+                baseline=baseline_pairs,
+                good=good,
+                leaf_of=groups,
+                every_link=every_link,
+                meetings=MEETINGS,
+            )
             settling = [pair for one in self.judging.standing for pair in pairs_across(one, choice.testable, room, good)]
             planned = dict.fromkeys([*pairs, *both_ways(settling)])
         native = {node: state.native_state for node, state in states.items()}
@@ -648,7 +659,7 @@ class _Acceptor:
             self._measure(ready.pairs, choice)
             self._again(choice, choice.room)
             self._measure_set(ready.together, choice)
-        found = self.judging.points(self.runs)
+        found = self.judging.measured(self.runs)
         now = administration.look() if administration is not None and self.runs else None
         verdicts = self._judged(choice, ready.states, found, now)
         verdicts = self.judging.with_since(self._with_clusters_that_pass(verdicts, standing))
@@ -724,19 +735,27 @@ class _Acceptor:
     def _again(self, choice: NodesToTest, room: Collection[str]) -> None:
         """Run bad pairs once more, suspects with good partners, and what one more run may decide."""
         for _ in range(RETESTS_MAX):
-            found = self.judging.points(self.runs)
-            verdicts = self._judged(choice, {}, found)
-            pairs = again(verdicts, room, counts=run_counts(found.points), leaf_of=self.judging.leaf_of)
+            found = self.judging.measured(self.runs)
+            verdicts = self._judged(choice, {}, found, final=False)
+            pairs = again(verdicts, room, counts=found.counts, leaf_of=self.judging.leaf_of)
             if not pairs:
                 return
             self.say(f"{self.name}: measuring again: {_some(pairs)}")
             self._measure(pairs, choice)
 
-    def _judged(self, choice: NodesToTest, states: Mapping[str, str], found: Measured, now: Upkeep | None = None) -> Acceptance:
+    def _judged(
+        self,
+        choice: NodesToTest,
+        states: Mapping[str, str],
+        found: Measured,
+        now: Upkeep | None = None,
+        *,
+        final: bool = True,
+    ) -> Acceptance:
         missing = dict(choice.blocked)
         for node in choice.targets:
             missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")
-        return self.judging.verdicts(list(choice.targets), found, missing, now)
+        return self.judging.verdicts(list(choice.targets), found, missing, now, final=final)
 
     def _write_down(self, outcome: ClusterAcceptance) -> None:
         run = self.run_ids[-1] if self.run_ids else None

@@ -249,6 +249,10 @@ def again(verdicts: Doubts, room: Collection[str], *, counts: Mapping[Pair, int]
             wanted += sorted(mates, key=natural)[:1]
     trusted = [node for node in verdicts.good if node in room]
     fresh = partners(wanted, {*trusted, *wanted}, good=trusted, leaf_of=leaf_of, met=list(counts))
+    met = {end for pair in fresh for end in pair}
+    lonely = {node for node in wanted if node not in met}  # nobody new is left to meet: the same pairs once more, both ways
+    known = [pair for one in counts for pair in (one, one[::-1]) if lonely & {*pair} and {*pair} <= {*trusted, *wanted}]
+    once += [pair for pair in known if counts.get(pair, 0) < RUNS_ENOUGH]
     return list(dict.fromkeys([*once, *fresh]))
 
 

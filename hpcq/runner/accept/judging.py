@@ -1,14 +1,14 @@
-"""Turn loaded runs into verdicts: points, facts about nodes, what changed, and since when the cluster is slower."""
+"""Turn loaded runs into verdicts: values of jobs, facts about nodes, what changed, and since when the cluster is slower."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from math import log, sqrt
+from math import log, nan
 from pathlib import Path
-from statistics import median, pstdev
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -16,379 +16,183 @@ from hpcq.analysis import change_context, pair_values
 from hpcq.analysis.gates import judge_run
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
 from hpcq.errors import UserError
+from hpcq.judge.acceptance import EFFECT, PACKETS, Known
+from hpcq.judge.acceptance import judge_run as judge_values
+from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values
 from hpcq.kernels import Better
-from hpcq.localisation.levels import Floats, top_level
+from hpcq.nodelist import natural
 from hpcq.scheduler.administration import Upkeep
-from hpcq.statistics import pooled_scatter
 from hpcq.store import time_windows
 from hpcq.store.database import Connection, reading
 from hpcq.store.read.evidence_queries import Flaw, flaws_in
 from hpcq.store.time_windows import run_id_of
-from hpcq.verdict.acceptance.found import Known
-from hpcq.verdict.acceptance.judge import Acceptance, judge
-from hpcq.verdict.acceptance.points import NO_REFERENCE, PACKETS, PairPoint, Scale, reference_variance
+from hpcq.units import parse_utc
+from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of, not_covered
+from hpcq.verdict.acceptance.points import LOST_SHARE, Pair
 from hpcq.verdict.acceptance.standing import Sides
 from hpcq.verdict.causes import rank, say
 from hpcq.verdict.record import VerdictRecord
 from hpcq.verdict.words import Verdict
 
-if TYPE_CHECKING:
-    from hpcq.store.database import Connection
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Estimate what to expect of each test of each pair, and how far jobs scatter. Pure.
-#
-#     with a baseline      the pair's own jobs there; if it has none, those of its class in the baseline
-#     without one          other pairs of its class, earlier and present ones of this cluster, near the top level
-#
-# A class is a test, either inside leaves or across them, since crossing may cost something by design. Without a baseline,
-# no person has named the earlier results good, and a pair that was always broken must not be its own reference. So only
-# pairs near the top count, and never the pair itself. Without known values there is no reference, and without a reference
-# nothing passes.
-
-
-#: How many other pairs of a class must be known before it can be a pair's reference.
-PEERS_MIN = 3
-#: The least scatter between jobs that hpcq assumes, and the scatter if it knows nothing better.
-SCATTER_LEAST, SCATTER_ASSUMED = 0.005, 0.05
-#: The same for the share of packets that arrive.
-LOSS_SCATTER_LEAST, LOSS_SCATTER_ASSUMED = 0.0005, 0.002
-#: How far below the top level a pair may lie and still count as healthy: a logarithm of speed, a share of packets.
-NEAR_TOP, NEAR_TOP_LOSS = 0.05, 0.005
-#: A group of pairs at the top is the healthy one if this share of pairs and of nodes is in it, and a gap parts it.
-TOP_PAIRS_SHARE, TOP_NODES_SHARE = 0.2, 0.5
-#: How many changes are enough to estimate the present scatter between jobs.
-CHANGES_MIN = 8
+#: A metric without a direction has no slow values: all are alike.
+ALIKE = 0.0
 _TINY = 1e-300
 
 
-@dataclass(frozen=True, slots=True)
-class PairValues:
-    """One test of one pair: one value per job, in time order. Values are oriented logarithms: higher is better."""
-
-    client: str
-    server: str
-    test: str
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a pair is compared with.
-
-    count: how many of its own jobs it rests on. spread: between the pairs of its class, or 0.
-    """
-
-    value: float
-    count: int
-    spread: float = 0.0
-
-
 def oriented(value: float, better: Better) -> float:
-    """Return the logarithm of a value, so that higher is better.
-
-    A share of packets that arrived stays as it is: see Scale.
-    """
+    """The logarithm of a value, so that higher is better."""
     sign = -1.0 if better is Better.LOWER else 1.0
-    return sign * log(max(value, _TINY))
-
-
-class Expected:
-    """What is known about pairs and their classes."""
-
-    def __init__(
-        self,
-        reference: Iterable[PairValues],
-        now: Iterable[PairValues],
-        leaf_of: Mapping[str, str],
-        *,
-        trusted: bool,
-        near: float = NEAR_TOP,
-    ) -> None:
-        """reference: earlier jobs, or those of a baseline. now: jobs to judge.
-
-        trusted: a person named the reference. near: how far below the top level healthy pairs may lie.
-        """
-        self.near = near
-        self.leaf_of = leaf_of
-        self.own = {(one.client, one.server, one.test): one for one in reference if one.values} if trusted else {}
-        self.trusted = trusted
-        self.classes: dict[tuple[str, str], list[PairValues]] = {}
-        for one in [*reference] if trusted else [*reference, *now]:
-            if one.values:
-                self.classes.setdefault(self._class_of(one), []).append(one)
-
-    def of(self, one: PairValues) -> Reference | None:
-        """Return what this test of this pair is compared with; None if nothing is known."""
-        own = self.own.get((one.client, one.server, one.test))
-        if own is not None:
-            return Reference(median(own.values), len(own.values))
-        ends = {one.client, one.server}
-        others = [other for other in self.classes.get(self._class_of(one), []) if {other.client, other.server} != ends]
-        if len({frozenset((other.client, other.server)) for other in others}) < PEERS_MIN:
-            return None
-        medians = np.array([median(other.values) for other in others])
-        near = medians if self.trusted else self._healthy(medians, [(other.client, other.server) for other in others])
-        return Reference(float(np.median(near)), len(near), pstdev(near.tolist()) if len(near) > 1 else 0.0)
-
-    def _healthy(self, medians: Floats, ends: Sequence[tuple[str, str]]) -> Floats:
-        """Return the values that are near the top."""
-        apart = set_apart(medians, ends, self.near)
-        level, _ = (apart, 0.0) if apart is not None else top_level(medians)
-        near = medians[medians >= level - self.near]
-        return near if len(near) else medians
-
-    def _class_of(self, one: PairValues) -> tuple[str, str]:
-        """Return the test, and whether the pair stays inside a leaf."""
-        ends = self.leaf_of.get(one.client), self.leaf_of.get(one.server)
-        return one.test, "" if None in ends else "inside" if ends[0] == ends[1] else "across"
-
-
-def set_apart(values: Floats, ends: Sequence[tuple[str, str]], gap: float) -> float | None:
-    """Return the lowest value of the topmost group of pairs that a gap sets apart, if it is that of the healthy ones.
-
-    ends: the two nodes of each value. gap: the least that parts groups; it must also exceed the width of the group.
-    More than half of the nodes must be in the group, and three pairs. Whoever is bad is measured more often, with
-    everybody: then most pairs are bad though most nodes are not, and the most crowded level is a bad one.
-    """
-    order = np.argsort(values)[::-1]
-    everybody = len({node for pair in ends for node in pair})
-    members: set[str] = set()
-    pairs: set[frozenset[str]] = set()
-    for count, (one, below) in enumerate(pairwise(order), 1):
-        members.update(ends[one])
-        pairs.add(frozenset(ends[one]))
-        apart = values[one] - values[below]
-        if apart < gap or apart <= values[order[0]] - values[one]:
-            continue
-        many = count >= TOP_PAIRS_SHARE * len(values) and len(members) > TOP_NODES_SHARE * everybody
-        if many and len(pairs) >= PEERS_MIN:
-            return float(values[one])
-    return None
-
-
-def scatter_between_jobs(
-    histories: Iterable[Sequence[float]], changes: Sequence[float], counts: Sequence[int], ends: Sequence[tuple[str, str]] = ()
-) -> float:
-    """Return how far the jobs of one test scatter (standard deviation of the logarithm).
-
-    histories: per series one oriented value per job in time order. changes: of the jobs to judge from what is expected.
-    counts: jobs that each expectation rests on. ends: the two nodes of each change.
-    The larger of two estimates: from history, and from how far present jobs lie above their top level, since a fault
-    only
-    makes a pair slower. A fixed value if there are too few of both.
-    """
-    learned = pooled_scatter([np.exp(np.clip(one, -600, 600)) for one in histories])
-    now = spread_above(changes, counts, ends)
-    known = [one for one in (learned.ratio if learned.degrees else None, now) if one is not None]
-    return max(SCATTER_LEAST, *known) if known else SCATTER_ASSUMED
-
-
-def spread_above(
-    changes: Sequence[float], counts: Sequence[int], ends: Sequence[tuple[str, str]] = (), gap: float = NEAR_TOP
-) -> float | None:
-    """Return the spread of one job, from those above the top level; None if there are too few.
-
-    ends, gap: see set_apart. Of a group that is set apart, the top level is the median.
-    """
-    if len(changes) < CHANGES_MIN:
-        return None
-    values = np.array(changes)
-    apart = set_apart(values, ends, gap) if ends else None
-    level = top_level(values)[0] if apart is None else float(np.median(values[values >= apart]))
-    factors = [sqrt(1 + reference_variance(count)) for count in counts]
-    above = [(one - level) / factor for one, factor in zip(changes, factors, strict=True) if one >= level]
-    if len(above) < CHANGES_MIN // 2:
-        return None
-    return max(median(above) / 0.6745, float(np.quantile(above, 0.9)) / 1.645)
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Turn results of acceptance runs into points: each test of each pair in each run, as a change from what is expected.
-#
-# Two values judge each test: its main metric, and the share of packets that arrived. A good congestion control hides 5 %
-# packet loss from the throughput of a short network, and a median round trip never shows it.
-
-
-_NO_DIRECTION = Scale.speed(0.005)
+    return ALIKE if better is Better.NONE else sign * log(max(value, _TINY))
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What acceptance runs measured. first_utc: start of each node's first measurement. flaws: by node, in words.
+    """What acceptance runs measured. values, before: of these runs and of the reference; None: nothing.
 
-    sleep: by test, in how many of its results a CPU slept deeply, in words.
+    known: what the judge must know apart from values. counts: by pair, in how many of these runs it was. first_utc:
+    start of each node's first measurement.
     """
 
-    points: tuple[PairPoint, ...] = ()
+    values: Values | None = None
+    before: Values | None = None
+    known: Known = field(default_factory=Known)
+    counts: Counter[Pair] = field(default_factory=Counter)
     first_utc: Mapping[str, str] = field(default_factory=dict)
-    flaws: Mapping[str, str] = field(default_factory=dict)
-    booted: Mapping[str, str] = field(default_factory=dict)
-    sleep: Mapping[str, str] = field(default_factory=dict)
 
 
 def measured(
     database: Connection, cluster: str, runs: Sequence[str], *, reference: Sequence[int], leaf_of: Mapping[str, str],
     baseline: str | None,
 ) -> Measured:  # fmt: skip
-    """Return each test of each pair in these runs, in their order, against the reference runs.
+    """Return the jobs of these runs, each run as a night of its own, and those of the reference runs.
 
+    Two values judge each test: its main metric, and the share of packets that arrived. A good congestion control hides
+    5 % packet loss from the throughput of a short network, and a median round trip never shows it.
     baseline: its name, if the reference is one.
     """
     run_ids = [run_id_of(database, run) for run in runs]
     if not run_ids:
         return Measured()
+    earlier = [one for one in reference if one not in run_ids]
     now = of_pairs(outcomes_in(database, run_ids, cluster=cluster))
-    before = of_pairs(outcomes_in(database, reference, cluster=cluster)) if reference else []
-    names = pair_values.names_of_tests(database, [*run_ids, *reference])
-    numbers = {run: number for number, run in enumerate(runs, 1)}
-    about = PointMaker(numbers, baseline, leaf_of, *_gates(database, runs))
-    points: list[PairPoint] = []
-    for test, mine in _by_test(now, names).items():
-        earlier = [one for one in before if names[one.kernel, one.parameters] == test]
-        points += about.speed_points(test, mine, earlier)
-    losses = pair_values.losses_in(database, [*run_ids, *reference], cluster)
-    for test, mine in _by_test(now, names).items():
-        earlier = [one for one in before if names[one.kernel, one.parameters] == test]
-        points += about.loss_points(test, mine, earlier, losses)
-    boots = pair_values.boots_in(database, run_ids, cluster)
-    booted = {
-        node: f"seen with {len(seen)} boots, the last one from {seen[-1][1]} on"
-        for node, seen in boots.items()
-        if len(seen) > 1
+    before = of_pairs(outcomes_in(database, earlier, cluster=cluster)) if earlier else []
+    names = pair_values.names_of_tests(database, [*run_ids, *earlier])
+    losses = pair_values.losses_in(database, [*run_ids, *earlier], cluster)
+    hardware = pair_values.hardware_of(database, [*run_ids, *earlier], cluster)
+    broken, unclear = _gates(database, runs)
+    usual = {
+        test: disturbed_as_usual(one for one in (*before, *now) if names[one.kernel, one.parameters] == test)
+        for test in set(names.values())
     }
-    flaws = _flaws(database, cluster, run_ids, reference if baseline else (), {node for one in now for node in _ends(one)})
-    sleep = pair_values.sleep_in(database, run_ids, cluster)
-    return Measured(tuple(points), _first_utc(now), flaws, booted, sleep)
+    mine = _Columns(now, names, losses, leaf_of, hardware, usual)
+    known = Known(
+        broken=mine.of_series(broken) | mine.lost_in_part(),
+        open_gates=mine.of_series(unclear),
+        reasons=mine.reasons(),
+        flaws=_flaws(database, cluster, run_ids, earlier if baseline else (), {node for one in now for node in _ends(one)}),
+        booted={
+            node: f"seen with {len(seen)} boots, the last one from {seen[-1][1]} on"
+            for node, seen in pair_values.boots_in(database, run_ids, cluster).items()
+            if len(seen) > 1
+        },
+        notes=pair_values.sleep_in(database, run_ids, cluster),
+    )
+    counts = Counter(pair for pair, _ in {(_ends(one), job.run) for one in now for job in one.jobs})
+    past = _Columns(before, names, losses, leaf_of, hardware, usual).values() if before else None
+    return Measured(mine.values(), past, known, counts, _first_utc(now))
 
 
-@dataclass(frozen=True, slots=True)
-class PointMaker:
-    """What all tests of some runs have in common. Pure.
+class _Columns:
+    """Series of pairs as columns: a row per job and test, and one more where the packets that arrived are known."""
 
-    numbers: of each run, from 1. baseline: its name; None: the reference is the cluster's other pairs. broken,
-    open_gates:
-    by (run, series_id), the gate that a series broke, and why hpcq could not judge one.
-    """
-
-    numbers: Mapping[str, int]
-    baseline: str | None
-    leaf_of: Mapping[str, str]
-    broken: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    open_gates: Mapping[tuple[str, int], str] = field(default_factory=dict)
-
-    def speed_points(self, test: str, now: Sequence[SeriesOutcome], before: Sequence[SeriesOutcome]) -> list[PairPoint]:
-        """Return the points of one test by its main metric. A failure is a point, too."""
-        usual = disturbed_as_usual((*before, *now))
-        expected = Expected(
-            [_values(one, test, clean=not usual) for one in before],
-            [_values(one, test, clean=not usual) for one in now],
-            self.leaf_of, trusted=self.baseline is not None,
-        )  # fmt: skip
-        references = {one.series_id: expected.of(_values(one, test)) for one in now}
-        changes, counts, ends = [], [], []
-        for one in now:
-            found = references[one.series_id]
-            for job in one.jobs:
-                value = job.value if usual else job.clean_value
-                if found is not None and value is not None:
-                    changes.append(oriented(value, Better(one.better)) - found.value)
-                    counts.append(found.count)
-                    ends.append(_ends(one))
-        histories = [_values(one, test, clean=not usual).values for one in before]
-        scatter = scatter_between_jobs(histories, changes, counts, ends)
-        return [
-            self._point(test, one, _as_usual(job) if usual else job, references[one.series_id], scatter)
-            for one in now
-            for job in one.jobs
-        ]
-
-    def _point(self, test: str, one: SeriesOutcome, job: JobOutcome, found: Reference | None, scatter: float) -> PairPoint:
-        key = (job.run, one.series_id)
-        ran = job.value_count + job.lost_count
-        value = job.clean_value if job.clean_value is not None else job.value
-        disturbed = job.value is not None and job.clean_value is None
-        reason = one.why if job.value_count < job.planned_count else ""
-        scale = Scale.speed(max(scatter, found.spread) if found is not None else scatter)
-        change: float | None = None
-        if value is not None and one.better == Better.NONE.value:
-            change, scale = 0.0, _NO_DIRECTION
-        elif value is not None and found is not None:
-            change = oriented(value, Better(one.better)) - found.value
-        elif value is not None:
-            reason = self._no_reference(test, one)
-        return PairPoint(
-            one.client, one.server, test, self.numbers[job.run], change, scale, found.count if found is not None else 1,
-            job.lost_count / ran if ran else 0.0, reason, self.broken.get(key), self.open_gates.get(key, ""), disturbed,
-        )  # fmt: skip
-
-    def _no_reference(self, test: str, one: SeriesOutcome) -> str:
-        if self.baseline is not None:
-            return (
-                f"{NO_REFERENCE}: baseline {self.baseline} has nothing of {test} with {one.client} > {one.server} or its like:"
-                " runs with `pairs: {directions: both}` make one that has"
-            )
-        return f"{NO_REFERENCE}: fewer than three other pairs ran {test}; --against BASELINE gives one"
-
-    def loss_points(
+    def __init__(  # noqa: PLR0917 - tables by key
         self,
-        test: str,
-        now: Sequence[SeriesOutcome],
-        before: Sequence[SeriesOutcome],
+        series: Sequence[SeriesOutcome],
+        names: Mapping[tuple[str, str], str],
         losses: Mapping[int, Mapping[tuple[str, str], float]],
-    ) -> list[PairPoint]:
-        """Return the points of one test by the share of packets that arrived, if it and a reference have that share."""
-        usual = disturbed_as_usual((*before, *now))
-        earlier, own_values = (
-            [
-                PairValues(
-                    one.client, one.server, test, tuple(value for job, value in _arrived(one, losses) if usual or _clean(job))
-                )
-                for one in several
-            ]
-            for several in (before, now)
-        )
-        expected = Expected(earlier, own_values, self.leaf_of, trusted=self.baseline is not None, near=NEAR_TOP_LOSS)
-        found = []
-        changes, counts, ends = [], [], []
-        for one, own in zip(now, own_values, strict=True):
-            reference = expected.of(own)
-            for job, value in _arrived(one, losses):
-                if reference is not None:
-                    found.append((one, job, value - reference.value, reference))
-                    if usual or _clean(job):
-                        changes.append(value - reference.value)
-                        counts.append(reference.count)
-                        ends.append(_ends(one))
-        spread = spread_above(changes, counts, ends, NEAR_TOP_LOSS)
-        history = [abs(b - a) for one in earlier for a, b in zip(one.values, one.values[1:], strict=False)]
-        known = [one for one in (spread, max(history, default=None)) if one is not None]
-        scatter = max(LOSS_SCATTER_LEAST, *known) if known else LOSS_SCATTER_ASSUMED
-        return [
-            PairPoint(
-                one.client,
-                one.server,
-                f"{test}{PACKETS}",
-                self.numbers[job.run],
-                change,
-                Scale.loss(max(scatter, reference.spread)),
-                reference.count,
-                disturbed=not usual and not _clean(job),
-            )
-            for one, job, change, reference in found
-        ]
+        leaf_of: Mapping[str, str],
+        hardware: Mapping[str, str],
+        usual: Mapping[str, bool],
+    ) -> None:
+        self._leaf_of, self._hardware = leaf_of, hardware
+        self._nodes = sorted({node for one in series for node in _ends(one)})
+        self._starts: dict[str, str] = {}
+        self._rows: list[tuple[str, str, SeriesOutcome, JobOutcome, float, Outcome]] = []
+        self._tests: dict[str, Better] = {}
+        for one in series:
+            test = names[one.kernel, one.parameters]
+            self._tests.setdefault(test, Better(one.better))
+            for job in one.jobs:
+                self._starts[job.run] = min(self._starts.get(job.run, job.started_utc), job.started_utc)
+                value, outcome = _job(one, job, usual=usual[test])
+                self._rows.append((test, job.run, one, job, value, outcome))
+                lost = losses.get(one.series_id, {}).get((job.run, job.job))
+                if lost is not None and outcome is not Outcome.FAILED:
+                    packets = f"{test}{PACKETS}"
+                    self._tests.setdefault(packets, Better.HIGHER)
+                    self._rows.append((packets, job.run, one, job, log(max(1 - lost, _TINY)), outcome))
+
+    def values(self) -> Values:
+        """The columns."""
+        nodes = {name: number for number, name in enumerate(self._nodes)}
+        runs = sorted(self._starts, key=lambda run: (self._starts[run], run))
+        tests = list(self._tests)
+        places = {name: number for number, name in enumerate(tests)}, {name: number for number, name in enumerate(runs)}
+        classes = sorted(set(self._hardware.values()))
+        usual = Counter(self._hardware.values()).most_common(1)
+        kind = [classes.index(self._hardware.get(name, usual[0][0])) if usual else NOBODY for name in self._nodes]
+        groups = sorted(set(self._leaf_of.values()), key=natural)
+        group = [groups.index(self._leaf_of[name]) if name in self._leaf_of else NOBODY for name in self._nodes]
+        return Values(
+            np.array([places[1][row[1]] for row in self._rows], np.int32),
+            np.array([places[0][row[0]] for row in self._rows], np.int32),
+            np.array([nodes[row[2].client] for row in self._rows], np.int32),
+            np.array([nodes[row[2].server] for row in self._rows], np.int32),
+            np.array([row[4] for row in self._rows], np.float64),
+            np.array([row[5] for row in self._rows], np.int8),
+            tuple(Night(run, parse_utc(self._starts[run]).timestamp()) for run in runs),
+            tuple(Test(name, self._tests[name]) for name in tests),
+            tuple(self._nodes), np.array(kind, np.int32), np.array(group, np.int32), tuple(classes), tuple(groups),
+        )  # fmt: skip
+
+    def of_series(self, words: Mapping[tuple[str, int], str]) -> dict[int, str]:
+        """Words by run and series as words by row."""
+        return {
+            number: words[run, one.series_id]
+            for number, (test, run, one, *_) in enumerate(self._rows)
+            if (run, one.series_id) in words and not test.endswith(PACKETS)
+        }
+
+    def lost_in_part(self) -> dict[int, str]:
+        """By row, words where a job lost some repetitions and brought a value in others."""
+        return {
+            number: f"{test} brings nothing in {job.lost_count} of {job.value_count + job.lost_count} repetitions: {one.why}"
+            for number, (test, _, one, job, _, outcome) in enumerate(self._rows)
+            if job.lost_count and outcome is not Outcome.FAILED and not test.endswith(PACKETS)
+        }
+
+    def reasons(self) -> dict[int, str]:
+        """By row, why a job has fewer results than were planned."""
+        return {
+            number: one.why
+            for number, (_, _, one, job, _, _) in enumerate(self._rows)
+            if job.value_count < job.planned_count and one.why
+        }
 
 
-def _clean(job: JobOutcome) -> bool:
-    """Whether some value of a job was measured while nothing else ran."""
-    return job.value is None or job.clean_value is not None
+def _job(one: SeriesOutcome, job: JobOutcome, *, usual: bool) -> tuple[float, Outcome]:
+    """The value of a job and what became of it. Half of its repetitions without a result: it failed.
 
-
-def _arrived(one: SeriesOutcome, losses: Mapping[int, Mapping[tuple[str, str], float]]) -> list[tuple[JobOutcome, float]]:
-    """For each job of a series that has it, return the share of packets that arrived."""
-    known = losses.get(one.series_id, {})
-    return [(job, 1 - known[job.run, job.job]) for job in one.jobs if (job.run, job.job) in known]
+    usual: most jobs of its test ran beside other work, so that says nothing against it.
+    """
+    ran = job.value_count + job.lost_count
+    if ran and job.lost_count / ran >= LOST_SHARE:
+        return nan, Outcome.FAILED
+    value = job.value if usual or job.clean_value is None else job.clean_value
+    if value is None:
+        return nan, Outcome.INVALID
+    disturbed = job.clean_value is None and not usual
+    return oriented(value, Better(one.better)), Outcome.DISTURBED if disturbed else Outcome.MEASURED
 
 
 def _gates(database: Connection, runs: Sequence[str]) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
@@ -404,26 +208,6 @@ def _gates(database: Connection, runs: Sequence[str]) -> tuple[dict[tuple[str, i
     return broken, unclear
 
 
-def _by_test(series: Iterable[SeriesOutcome], names: Mapping[tuple[str, str], str]) -> dict[str, list[SeriesOutcome]]:
-    found: dict[str, list[SeriesOutcome]] = {}
-    for one in series:
-        found.setdefault(names[one.kernel, one.parameters], []).append(one)
-    return found
-
-
-def _values(one: SeriesOutcome, test: str, *, clean: bool = False) -> PairValues:
-    """Return one oriented value per job.
-
-    clean: without jobs that others disturbed, because such jobs make no reference.
-    """
-    if one.better == Better.NONE.value:
-        return PairValues(one.client, one.server, test, ())
-    values = [job.clean_value if clean else job.value for job in one.jobs]
-    return PairValues(
-        one.client, one.server, test, tuple(oriented(value, Better(one.better)) for value in values if value is not None)
-    )
-
-
 def disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:
     """Whether most jobs of a test ran beside other work.
 
@@ -431,10 +215,6 @@ def disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:
     """
     measured_jobs = [job for one in series for job in one.jobs if job.value is not None]
     return sum(job.clean_value is None for job in measured_jobs) * 2 > len(measured_jobs)
-
-
-def _as_usual(job: JobOutcome) -> JobOutcome:
-    return replace(job, clean_value=job.value)
 
 
 def _ends(one: SeriesOutcome) -> tuple[str, str]:
@@ -502,27 +282,38 @@ class Judging:
                     f"hpcq baseline set {self.baseline} RUN, with a run that measured {self.cluster}",
                 )
 
-    def points(self, runs: Sequence[str]) -> Measured:
-        """Return what these runs measured, as points."""
+    def measured(self, runs: Sequence[str]) -> Measured:
+        """Return what these runs measured."""
         with reading(self.database) as database:
             return measured(
                 database, self.cluster, runs, reference=self.reference, leaf_of=self.leaf_of, baseline=self.baseline
             )
 
     def verdicts(
-        self, targets: Sequence[str], found: Measured, missing: Mapping[str, str], now: Upkeep | None = None
+        self,
+        targets: Sequence[str],
+        found: Measured,
+        missing: Mapping[str, str],
+        now: Upkeep | None = None,
+        *,
+        final: bool = True,
     ) -> Acceptance:
         """Judge the targets.
 
-        now: the scheduler's report after the measurement, which shows nodes that booted meanwhile.
+        now: the scheduler's report after the measurement, which shows nodes that booted meanwhile. final: nothing more
+        is measured.
         """
-        booted = dict(found.booted)
+        booted = dict(found.known.booted)
         for node, state in now.nodes.items() if now is not None else ():
             first_utc = found.first_utc.get(node)
             if first_utc is not None and state.started_utc is not None and state.started_utc > first_utc:
                 booted.setdefault(node, f"its daemon started {state.started_utc}")
-        known = Known(missing, self.leaf_of, found.flaws, booted, self.standing, found.sleep)
-        verdicts = judge(targets, found.points, known, self.cluster)
+        known = replace(found.known, missing=missing, booted=booted)
+        if found.values is None:
+            return Acceptance(tuple(not_covered(node, missing.get(node, "nothing was measured with it")) for node in targets))
+        trusted = self.baseline is not None
+        said = judge_values(targets, found.values, found.before, known, trusted=trusted, final=final, cluster=self.cluster)
+        verdicts = acceptance_of(said, self.standing)
         dated = tuple(replace(one, measured_utc=found.first_utc.get(one.name)) for one in verdicts.nodes)
         return replace(verdicts, nodes=dated)
 
@@ -595,7 +386,7 @@ def since_words(levels: Iterable[tuple[str, str, float]]) -> str:
 
     levels: (run, UTC, change from the baseline) of runs, the newest first.
     """
-    bound = -Scale.speed(0.0).effect / 2
+    bound = -EFFECT / 2
     first: tuple[str, str, float] | None = None
     for one in levels:
         if one[2] > bound:

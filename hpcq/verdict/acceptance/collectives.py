@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import median, stdev
 
+from hpcq.judge.acceptance import NO_REFERENCE
 from hpcq.units import count_of
-from hpcq.verdict.acceptance.points import NO_REFERENCE
 from hpcq.verdict.node_sets import PairsOfSet, set_name
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
