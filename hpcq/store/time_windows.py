@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcq.errors import UserError
@@ -110,6 +111,28 @@ def newest_runs(database: Connection, cluster: str, count: int) -> tuple[int, ..
         (cluster, count),
     )
     return tuple(int(row[0]) for row in rows)
+
+
+def runs_before(database: Connection, cluster: str, run_id: int, count: int) -> tuple[int, ...]:
+    """The last `count` runs on a cluster before a run began, the newest first."""
+    rows = database.execute(
+        "SELECT r.run_id FROM run r JOIN run_cluster rc ON rc.run_id = r.run_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
+        " WHERE c.name = ? AND r.created_utc < (SELECT created_utc FROM run WHERE run_id = ?)"
+        " ORDER BY r.created_utc DESC LIMIT ?",
+        (cluster, run_id, count),
+    )
+    return tuple(int(row[0]) for row in rows)
+
+
+def clusters_of(database: Connection, run_ids: Sequence[int]) -> list[str]:
+    """The clusters that these runs were on, by name."""
+    marks = ",".join("?" * len(run_ids))
+    query = (
+        "SELECT DISTINCT c.name FROM cluster c JOIN run_cluster rc ON rc.cluster_id = c.cluster_id"  # noqa: S608 - marks only
+        f" WHERE rc.run_id IN ({marks}) ORDER BY c.name"
+    )
+    rows = database.execute(query, tuple(run_ids))
+    return [str(row[0]) for row in rows]
 
 
 def looks_like_a_time(text: str) -> bool:

@@ -87,6 +87,49 @@ def test_a_history_with_a_slow_node_is_read_and_judged(site: Importing) -> None:
     assert (level["n3"] < 0.6, level["n1"] > 0.95) == (True, True)
 
 
+@pytest.mark.promise("`hpcq accept --from RUN` judges what a run brought, imported ones too, and measures and records nothing.")
+def test_accept_judges_what_an_imported_night_brought(site: Importing) -> None:
+    site.bring(nights(6, slow="n3", since=4))
+    site.words("baseline", "set", "good", "night-000", "night-001")
+    against = ("--against", "good")
+    [bad] = site.json("accept", "--from", "night-005", *against, expect=3)["clusters"]
+    assert {one["name"]: one["verdict"] for one in bad["nodes"]} == dict.fromkeys(NODES, "pass") | {"n3": "failed"}
+    assert (bad["links"], bad["groups"], bad["clusters"], bad["runs"]) == ([], [], [], ["night-005"])
+    [well] = site.json("accept", "--from", "night-002", "--from", "night-003", *against)["clusters"]
+    assert {one["verdict"] for one in well["nodes"]} == {"pass"}
+    [without] = site.json("accept", "--from", "night-005", "--node", "n3", expect=3)["clusters"]
+    assert [one["verdict"] for one in without["nodes"]] == ["failed"], "without a baseline: against the other nodes"
+    assert site.json("nodes", "--verdicts") == []
+    assert site.count("run") == 6
+
+
+@pytest.mark.promise("`hpcq baseline set` warns of nodes that are slower than their like in the runs it is given.")
+def test_a_baseline_of_a_bad_day_is_told_when_it_is_set(site: Importing) -> None:
+    site.bring(nights(4, slow="n3", since=2))
+    assert site.words("baseline", "set", "good", "night-000", "night-001") == "night-000\nnight-001\n"
+    said = site.words("baseline", "set", "bad", "night-002", "night-003")
+    [warning] = [line for line in said.splitlines() if line.startswith("warning")]
+    assert warning.startswith("warning: alpha: n3: bad with n1, n2, n4")
+    assert "50 % below what is expected" in warning
+    [judged] = site.json("accept", "--from", "night-003", "--against", "bad", expect=3)["clusters"]
+    assert {one["name"]: one["verdict"] for one in judged["nodes"]} == dict.fromkeys(NODES, "pass") | {"n3": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--from", "night-000", "--apply"), "--from and --apply"),
+        (("campaign.yaml", "--from", "night-000"), "--from and CAMPAIGN"),
+        (("--from", "night-000", "--node", "n99"), "'n99': must be a node that night-000 measured"),
+        (("--from", "night-999"), "night-999"),
+        ((), "CAMPAIGN: not given"),
+    ],
+)
+def test_accept_from_refuses_what_it_cannot_judge(site: Importing, words: tuple[str, ...], said: str) -> None:
+    site.bring(nights(1))
+    assert said in site.words("accept", *words, expect=2)
+
+
 @pytest.mark.promise("A past stretch is judged as if it were its end: later results change nothing.")
 def test_a_past_stretch_is_judged_as_if_it_were_its_end(site: Importing) -> None:
     site.bring(nights(30, slow="n3", since=25))

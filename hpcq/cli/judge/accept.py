@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", required=False)
+@click.option("--from", "runs", metavar="RUN", multiple=True, help="Judge what this run brought; measure nothing; repeatable.")
 @click.option(
     "--since", help="Nodes that came up or were released since: a reservation, a time (now-12h, 2026-11-20), or boot."
 )
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 @clusters_option
 @json_option
 def accept(  # noqa: PLR0917 - Click passes by name
-    campaign: str,
+    campaign: str | None,
+    runs: tuple[str, ...],
     since: str | None,
     against: str | None,
     nodes: tuple[str, ...],
@@ -60,12 +62,27 @@ def accept(  # noqa: PLR0917 - Click passes by name
 
     Where everything is slower than its baseline, the cluster gets the verdict and its nodes are INCONCLUSIVE.
 
+    With --from it judges runs that are there, imported ones too: the same verdicts and commands, and the ledger stays as it is.
+
     Exit code 3 when something failed or is degraded, 4 when something is inconclusive or not covered, or when another
     acceptance of the cluster is under way and this one judged nothing.
 
     \b
     Example: hpcq accept campaigns/after-maintenance.yaml --against good
     """
+    if runs:
+        for given, option in (
+            (campaign, "CAMPAIGN"),
+            (since, "--since"),
+            (everything, "--all"),
+            (only_plan, "--plan"),
+            (apply, "--apply"),
+        ):
+            if given:
+                raise UserError(f"--from and {option}: it measures nothing and changes nothing: must be one of them")
+        return _show(_judge(runs, against, nodes, database, cluster_folders), apply=False, as_json=as_json)
+    if campaign is None:
+        raise UserError("accept: CAMPAIGN: not given: must be a campaign to run", "or --from RUN judges a run that is there")
     from hpcq.definition.find import find_campaign
     from hpcq.runner.accept.accepting import AcceptRequest, plan_acceptance
     from hpcq.runner.accept.accepting import accept as run
@@ -80,6 +97,14 @@ def accept(  # noqa: PLR0917 - Click passes by name
         _show_plans(plan_acceptance(order, _say), as_json=as_json)
         return Exit.OK
     return _show(run(order, _say), apply=apply, as_json=as_json)
+
+
+def _judge(
+    runs: Sequence[str], against: str | None, nodes: Sequence[str], database: Path, cluster_folders: Sequence[Path]
+) -> list[ClusterAcceptance]:
+    from hpcq.runner.accept.accepting import accept_from
+
+    return accept_from(runs, against, nodes, database, cluster_folders, _say)
 
 
 def _show(outcomes: Sequence[ClusterAcceptance], *, apply: bool, as_json: bool) -> int:

@@ -147,16 +147,22 @@ def baseline() -> None:
 def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, database: Path) -> int:
     """Make RUNS the baseline NAME. hpcq keeps an earlier baseline of that name but no longer uses it.
 
+    It looks at the runs first and warns of nodes that are slower than their like in them, and of tests far below their link.
+
     \b
     Example: hpcq baseline set good nightly-20260205 nightly-20260305 --why "accepted by the site"
     """
+    from hpcq.runner.accept.judging import weak_in
     from hpcq.store.keep.annotations import Said
     from hpcq.store.keep.annotations import set_baseline as write
 
     if not _BASELINE_NAME.fullmatch(name):
         raise UserError(f"{name!r}: letters, digits and ._- are allowed, at most 64", "gates name it as baseline:NAME")
-    for run in write(existing(database), name, runs, Said(who, why or "")):
+    names = write(existing(database), name, runs, Said(who, why or ""))
+    for run in names:
         click.echo(run)
+    for words in weak_in(database, names):
+        click.echo(f"warning: {words}", err=True)
     return Exit.OK
 
 

@@ -23,10 +23,11 @@ from hpcq.analysis import pair_values
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
 from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.find import find_cluster
 from hpcq.definition.model import Cluster, Pattern
 from hpcq.errors import HpcqError, UserError
 from hpcq.kernels import Better
-from hpcq.nodelist import fold, names_several, nodes_of
+from hpcq.nodelist import fold, names_several, natural, nodes_of
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.accept.choice import MEETINGS, NodeSelection, NodesToTest, again, both_ways, choose, partners
@@ -37,6 +38,7 @@ from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, time_windows
 from hpcq.store.database import reading, transaction, writing
+from hpcq.store.query import find_run
 from hpcq.store.time_windows import baseline_runs, run_id_of
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, SetJob, judge_collective, records_of
@@ -579,6 +581,59 @@ def _read(order: AcceptRequest) -> tuple[bool, dict[str, Path], tuple[int, ...] 
     if order.selection.reservation is not None:
         check_reservation(order.selection.reservation, order.database, paths)
     return campaign.pairs.pattern is Pattern.ALL, dict(paths), reference
+
+
+def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
+    runs: Sequence[str], against: str | None, nodes: Collection[str], database: Path, folders: Sequence[Path], say: Say
+) -> list[ClusterAcceptance]:
+    """Judge what these runs brought, imported ones too, as if an acceptance had just measured it; measure and record nothing.
+
+    nodes: judge these only; empty: all that the runs measured. The ledger stays as it is: a run of some past day says
+    nothing of the boot that a node has now. Raises UserError for an unknown run, baseline or node.
+    """
+    with reading(database) as connection:
+        names = list(dict.fromkeys(find_run(connection, run) for run in runs))
+        run_ids = [run_id_of(connection, name) for name in names]
+        clusters = time_windows.clusters_of(connection, run_ids)
+        reference = None if against is None else baseline_runs(connection, against)
+        found_pairs = {cluster: pair_values.pairs_of(connection, cluster, run_ids) for cluster in clusters}
+    there = {
+        cluster: sorted({node for pair in pairs if not names_several(pair[1]) for node in pair}, key=natural)
+        for cluster, pairs in found_pairs.items()
+    }
+    for node in nodes:
+        known = [one for several in there.values() for one in several]
+        if node not in known:
+            hint = f"there are {', '.join(known[:12])}"
+            raise UserError(f"--node: {node!r}: must be a node that {', '.join(names)} measured", hint)
+    outcomes = []
+    for cluster, measured_nodes in there.items():
+        with reading(database) as connection:
+            earlier = reference or time_windows.runs_before(connection, cluster, min(run_ids), REFERENCE_RUNS)
+            leaves = ledger.leaves_of(connection, cluster)
+        judging = Judging(database, cluster, earlier, against)
+        judging.leaf_of = leaves
+        judging.check_baseline()
+        targets = [node for node in measured_nodes if node in nodes or not nodes]
+        found = judging.measured(names)
+        verdicts = judging.with_since(judging.verdicts(targets, found, {}))
+        outcome = ClusterAcceptance(cluster, {}, verdicts, names)
+        outcome.collectives = judged_collectives(database, cluster, names, earlier, verdicts, found)
+        outcome.changed = judging.changed(verdicts, run_ids)
+        outcome.commands = _orders_now(cluster, verdicts, folders, say)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _orders_now(cluster: str, verdicts: Acceptance, folders: Sequence[Path], say: Say) -> list[Command]:
+    """The orders for nodes as the scheduler sees them now; none where no cluster file says how to reach it."""
+    try:
+        file = read_cluster(find_cluster(cluster, None, folders))
+    except UserError:
+        say(f"{cluster}: no cluster file of it here, so there are no commands to type")
+        return []
+    administration = scheduler_of(file, reach(file)).administration()
+    return [] if administration is None else commands_for(verdicts, administration.look(), administration)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from hpcq.analysis import change_context, pair_values
-from hpcq.analysis.gates import judge_run
+from hpcq.analysis.gates import References, judge_run
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
 from hpcq.errors import UserError
+from hpcq.gate_kinds.base import GateAgainst
+from hpcq.gate_kinds.registry import gate_kinds
 from hpcq.judge.acceptance import EFFECT, PACKETS, Known
 from hpcq.judge.acceptance import judge_run as judge_values
 from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values
 from hpcq.kernels import Better
 from hpcq.nodelist import natural
 from hpcq.scheduler.administration import Upkeep
-from hpcq.store import time_windows
+from hpcq.store import ledger, time_windows
 from hpcq.store.database import Connection, reading
 from hpcq.store.read.evidence_queries import Flaw, flaws_in
 from hpcq.store.time_windows import run_id_of
@@ -31,7 +33,7 @@ from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of, not_covered
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair
 from hpcq.verdict.acceptance.standing import Sides
 from hpcq.verdict.causes import rank, say
-from hpcq.verdict.record import VerdictRecord
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
 #: A metric without a direction has no slow values: all are alike.
@@ -379,6 +381,52 @@ class Judging:
                 changes = [oriented(one.values[0], Better(one.better)) - expected[one.series_id] for one in series]
                 levels.append((series[0].jobs[0].run, series[0].jobs[0].started_utc, median(changes)))
         return since_words(levels)
+
+
+#: Below this share of what the link can give, `baseline set` says how far a test is from it.
+LINK_SHARE_TOLD = 0.5
+
+
+def weak_in(database: Path, runs: Sequence[str]) -> list[str]:
+    """What is wrong with these runs as a baseline: who is slower than its class in them, and how far from its link a test is.
+
+    Nothing is compared with earlier runs: the nodes of one class are each other's measure.
+    """
+    found: list[str] = []
+    with reading(database) as connection:
+        clusters = time_windows.clusters_of(connection, [run_id_of(connection, run) for run in runs])
+        leaves = {cluster: ledger.leaves_of(connection, cluster) for cluster in clusters}
+    for cluster in clusters:
+        judging = Judging(database, cluster, (), None)
+        judging.leaf_of = leaves[cluster]
+        measured_here = judging.measured(runs)
+        nodes = measured_here.values.nodes if measured_here.values is not None else ()
+        said = judging.verdicts(nodes, measured_here, {})
+        at_fault = [
+            one for one in (*said.groups, *said.links, *said.nodes) if one.verdict in {Verdict.FAILED, Verdict.DEGRADED}
+        ]
+        found += [
+            f"{cluster}: {one.name if one.kind is Thing.NODE else f'{one.kind} {one.name}'}: {one.reason}" for one in at_fault
+        ]
+        with reading(database) as connection:
+            found += _below_the_link(connection, cluster, runs)
+    return found
+
+
+def _below_the_link(database: Connection, cluster: str, runs: Sequence[str]) -> list[str]:
+    """One line per test whose throughput is far below what the facts of its nodes' links allow."""
+    parts: dict[str, list[tuple[float, str]]] = {}
+    for run in runs:
+        references = References(database, run)
+        for series in references.measured({"throughput_bps"}):
+            reference = references.against(GateAgainst(gate_kinds()["link"]), series) if series.values else None
+            if reference is not None and reference.value and series.cluster == cluster:
+                parts.setdefault(series.kernel, []).append((median(series.values) / reference.value, reference.source))
+    return [
+        f"{cluster}: {kernel} gives {100 * middle:.2g} % of what the {sorted(shares)[len(shares) // 2][1]} can give"
+        for kernel, shares in parts.items()
+        if (middle := median(share for share, _ in shares)) < LINK_SHARE_TOLD
+    ]
 
 
 def since_words(levels: Iterable[tuple[str, str, float]]) -> str:
