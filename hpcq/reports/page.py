@@ -16,6 +16,7 @@ from typing import Any
 
 from hpcq import __version__, nodelist, units
 from hpcq.analysis.distances import distances
+from hpcq.analysis.expected import Around, around, test_of
 from hpcq.analysis.gates import judge_run
 from hpcq.definition.described import know_texts
 from hpcq.errors import UserError
@@ -26,11 +27,13 @@ from hpcq.reports.plots import (
     HEIGHT,
     LEFT,
     RIGHT,
+    SHARED,
     TOP,
     WIDTH,
     Axis,
     Curve,
     Dot,
+    Lost,
     Plot,
     Tick,
     few,
@@ -42,7 +45,7 @@ from hpcq.reports.plots import (
     points_text,
     tick_values,
 )
-from hpcq.reports.run_verdict import run_verdict
+from hpcq.reports.run_verdict import RunVerdict, run_verdict
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
@@ -271,6 +274,8 @@ def _label(one: Distribution, places: set[str]) -> str:
 _ROWS_MAX = 2000
 #: A pair this far on the bad side of the others is worth a look. This is no verdict, because no history is used here.
 _APART_RATIO = 0.10
+#: Of fewer pairs, none says what is usual.
+_APART_PAIRS_MIN = 3
 _APART_SHOWN = 8
 _EXAMPLES = 3
 
@@ -290,8 +295,46 @@ class Apart:
 class ApartNode:
     """A node that most of the pairs worth a look have in common, as the verdict and as the list of pairs say it."""
 
+    name: str
     in_verdict: str
     in_list: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestRow:
+    """One test of a cluster over all of its pairs. share_ratio: the median of the pairs over what is expected.
+
+    worst: the pair furthest on the bad side; None of one pair. beside_work_count: pairs measured only beside other work.
+    """
+
+    cluster: str
+    title: str
+    message_bytes: int | None
+    metric: str
+    unit: str
+    better: str
+    median: float
+    pair_count: int
+    beside_work_count: int
+    worst: Summary | None
+    expected: float | None
+    source: str
+
+    @property
+    def size(self) -> str:
+        """The size for people; empty if the test has none."""
+        return size_text(self.message_bytes)
+
+    @property
+    def share_ratio(self) -> float | None:
+        """None where nothing is expected."""
+        return self.median / self.expected if self.expected else None
+
+    @property
+    def off(self) -> bool:
+        """Whether it is more than a tenth on the bad side of what is expected."""
+        share = self.share_ratio
+        return share is not None and (share < 1 - _APART_RATIO if self.better == "higher" else share > 1 + _APART_RATIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,9 +386,16 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
     summaries = query.summaries(database, selection, also=ALSO_PLOTTED)
     main = [one for one in summaries if one.main]
     attempts = query.attempts(database, run)
-    apart = _apart(main)
     planned = pairs_of_run(database, run)
     gates, judged = _gates(database, run)
+    surroundings = around(database, run, main, judged)
+    apart = _apart(main, surroundings)
+    not_there = query.not_measured(database, selection)
+    plots = [one for one in make_plots(summaries, surroundings.link_bps) if one.kind == "curve" or one.pair_count > 2]
+    matrices = make_matrices(summaries, planned, node_groups(database), surroundings, _lost(not_there))
+    matrices = sorted(matrices, key=lambda one: -one.off_count)
+    verdict = run_verdict(database, run, runs, judged, gates["note"])
+    complete = all(one.complete for one in runs)
     return {
         "run": run,
         "campaign": runs[0].campaign,
@@ -356,8 +406,11 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "imported": runs[0].kind == "import",
         "networks": _networks(database, summaries),
         "gates": gates,
-        "verdict": run_verdict(database, run, runs, judged, gates["note"]),
-        "complete": all(one.complete for one in runs),
+        "verdict": verdict,
+        "complete": complete,
+        "actions": _actions(run, verdict, apart_nodes(apart), complete=complete, off=bool(apart)),
+        "tests": _tests(main, surroundings),
+        "others_count": len({(one.cluster, one.client, one.server) for one in surroundings.others}),
         "sentence": _sentence(runs),
         "apart": apart[:_APART_SHOWN],
         "apart_count": len(apart),
@@ -366,13 +419,14 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "distances": distances(database, run),
         "compared": compared(database, run)[:_ROWS_MAX],
         "differs_ratio": DIFFERS_RATIO,
-        "plots": make_plots(summaries),
+        "shared": [one for one in plots if one.title.startswith(SHARED)],
+        "plots": [one for one in plots if not one.title.startswith(SHARED)],
         "tails": make_tails(distributions(database, run)),
-        "matrices": make_matrices(summaries, planned, node_groups(database)),
+        "matrices": matrices,
         "groups": _groups(main[:_ROWS_MAX]),
         "row_count": len(main),
         "rows_max": _ROWS_MAX,
-        "missing": folded_missing(query.not_measured(database, selection)),
+        "missing": folded_missing(not_there),
         "ends": _ends(attempts),
         "attempt_count": len(attempts),
         "left_out": query.left_out(database, run)[:_ROWS_MAX],
@@ -382,6 +436,67 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "disturbed_count": disturbed_count(database, selection),
         "builds": query.builds(database, run),
     }
+
+
+def _lost(rows: Sequence[ResultRow]) -> dict[Lost, str]:
+    """Why tests that ran brought no valid result, by pair."""
+    return {
+        (
+            one.cluster,
+            one.kernel,
+            one.client,
+            one.server,
+            one.message_bytes,
+        ): f"{one.outcome}: {one.reason or 'no reason given'}"
+        for one in rows
+        if one.outcome in {"failed", "invalid"}
+    }
+
+
+def _tests(main: Sequence[Summary], surroundings: Around) -> list[TestRow]:
+    """One row for each test, those that are furthest on the bad side of what is expected first, else in order."""
+    groups: dict[Any, list[Summary]] = {}
+    for one in main:
+        groups.setdefault(test_of(one), []).append(one)
+    rows = []
+    for test, group in groups.items():
+        first, expected = group[0], surroundings.expected.get(test)
+        worst = (min if first.better == "higher" else max)(group, key=lambda one: one.median)
+        rows.append(
+            TestRow(
+                cluster=first.cluster,
+                title=", ".join(part for part in (kernel_title(first.kernel), first.variant) if part),
+                message_bytes=first.message_bytes,
+                metric=metric_title(first.metric),
+                unit=first.unit,
+                better=first.better,
+                median=median([one.median for one in group]),
+                pair_count=len(group),
+                beside_work_count=sum(one.disturbed_count == one.n for one in group),
+                worst=worst if len(group) > 1 else None,
+                expected=expected.value if expected is not None else None,
+                source=expected.source if expected is not None else "",
+            )
+        )
+    return sorted(rows, key=lambda row: not row.off)
+
+
+def _actions(run: str, verdict: RunVerdict, nodes: Sequence[ApartNode], *, complete: bool, off: bool) -> list[tuple[str, str]]:
+    """What to do, most urgent first: words, and a command to copy."""
+    bad = verdict.verdict in {Verdict.FAILED, Verdict.DEGRADED}
+    found = []
+    if bad:
+        found.append(("what got worse, since when, and what differs", f"hpcq regressions --since {run}"))
+    if bad or nodes:
+        found.append(("which node or link is at fault", f"hpcq blame --run {run}"))
+        found += [(f"all that is known of {one.name}", f"hpcq nodes {one.name}") for one in nodes[:2]]
+    if not complete:
+        found.append(("measure what is missing", f"hpcq resume {run}"))
+    if not bad and not verdict.judged_by and not nodes and not off:
+        found.append(("let this run be what later ones are compared with", f"hpcq baseline set good {run}"))
+    if not found:
+        found.append(("all values", f"hpcq results {run}"))
+    return found
 
 
 def _networks(database: Connection, summaries: Sequence[Summary]) -> dict[str, str]:
@@ -418,15 +533,21 @@ def _sentence(runs: Sequence[RunRow]) -> str:
     return f"{planned} results {word}: {', '.join(told)}."
 
 
-def _apart(main: Sequence[Summary]) -> list[Apart]:
-    """Pairs on the bad side of the others, furthest first; empty if there are fewer than three pairs to compare."""
-    tests: dict[tuple[Any, ...], list[Summary]] = {}
+def _apart(main: Sequence[Summary], surroundings: Around) -> list[Apart]:
+    """Pairs on the bad side, furthest first: of what gates or earlier runs say is usual; else of the others, if there are
+    three pairs to compare.
+    """
+    tests: dict[Any, list[Summary]] = {}
     for one in main:
-        tests.setdefault((one.cluster, one.kernel, one.message_bytes, one.variant), []).append(one)
+        tests.setdefault(test_of(one), []).append(one)
     pairs: dict[tuple[str, str, str], list[tuple[float, float, Summary]]] = {}
-    for group in tests.values():
-        reference = query.median([one.median for one in group])
-        for one in group if len(group) >= 3 and reference else ():
+    for test, group in tests.items():
+        usual = surroundings.expected.get(test)
+        if usual is not None and usual.is_usual:
+            reference = usual.value
+        else:
+            reference = query.median([one.median for one in group]) if len(group) >= _APART_PAIRS_MIN else 0.0
+        for one in group if reference else ():
             change_ratio = (one.median - reference) / abs(reference)
             badness = -change_ratio if one.better == "higher" else change_ratio
             pairs.setdefault((one.cluster, one.client, one.server), []).append((badness, reference, one))
@@ -450,7 +571,7 @@ def apart_nodes(apart: Sequence[Apart]) -> list[ApartNode]:
         if count >= 3 and count > len(pairs) * 0.7:
             of_node = [one for one in pairs if node in nodelist.nodes_of(one.worst.client, one.worst.server)]
             in_list = f"{cluster}: {node} is an end of {count} of these {len(pairs)} pairs."
-            found.append(ApartNode(_in_verdict(node, of_node), in_list))
+            found.append(ApartNode(f"{cluster}/{node}", _in_verdict(node, of_node), in_list))
     return found
 
 

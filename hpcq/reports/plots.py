@@ -8,12 +8,13 @@ strip        one size: one row per cluster, one dot per pair, a bar at the media
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hpcq import nodelist, units
 from hpcq.analysis.change import Explained
+from hpcq.analysis.expected import Around, Expected, Test, test_of
 from hpcq.nodelist import natural
 from hpcq.store.history import Metric, Point, SeriesRow
 from hpcq.store.query import Summary, median, size_text
@@ -49,8 +50,9 @@ def _words(name: str) -> str:
 
 
 _Number = TypeVar("_Number", int, float)
-WIDTH, HEIGHT = 520, 300
-LEFT, RIGHT, TOP, BOTTOM = 78, 14, 14, 40
+#: A picture has the width of a phone: its text is as large there as on a desk.
+WIDTH, HEIGHT = 340, 220
+LEFT, RIGHT, TOP, BOTTOM = 74, 14, 14, 40
 _ROW_HEIGHT = 44
 #: What a size below an axis takes: `1024 KiB`.
 _LABEL_PX = 52
@@ -61,10 +63,16 @@ _OUTSIDE_MAX = 10
 _REPETITIONS_SHOWN_MAX = 2
 #: A value axis becomes logarithmic when its ends differ by more than this factor.
 _LOG_FACTOR = 12.0
+#: The link's speed is drawn where it is at most so many times what was measured.
+_LINK_NEAR = 3.0
 #: With fewer marks nobody reads a value off an axis.
 _TICKS_MIN = 3
 #: Plotted in addition to a kernel's main metric; the database has everything else.
 ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
+
+
+#: Begins the title of charts with several kernels.
+SHARED = "Kernels compared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +85,12 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One pair's median."""
+    """One pair's median. disturbed: all of it was measured beside other work."""
 
     x: float
     y: float
     text: str
+    disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,16 @@ class Plot:
     y_ticks: tuple[Tick, ...]
     curves: tuple[Curve, ...]
     rows: tuple[tuple[str, str, str, str, str, int], ...]
+    #: Where on the value axis the link's own speed is, with its words.
+    link: Tick | None = None
+    width: int = WIDTH
+    left: int = LEFT
+    bottom: int = BOTTOM
+
+    @property
+    def pair_count(self) -> int:
+        """The most pairs behind a value. A value alone is a number, not a picture."""
+        return max((row[-1] for row in self.rows), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +146,17 @@ class Axis:
         return round(self.start + share * (self.end - self.start), 1)
 
 
-def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
-    """One plot per kernel for its main metric, and for others that network engineers ask for; curves come first."""
+def make_plots(summaries: Sequence[Summary], link_bps: Mapping[Test, float] | None = None) -> list[Plot]:
+    """One plot per kernel for its main metric, and for others that network engineers ask for; curves come first.
+
+    link_bps: the speed of the link, by test; it stands as a line in charts of throughput.
+    """
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
         if one.better != "none":
             groups.setdefault((one.kernel, one.metric), []).append(one)
     plots = []
+    speeds = link_bps or {}
     for (kernel, metric), group in groups.items():
         if not group[0].main and metric not in ALSO_PLOTTED:
             continue
@@ -141,8 +164,10 @@ def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
             continue
         sizes = sorted({one.message_bytes for one in group if one.message_bytes is not None})
         words = kernel_title(kernel)
-        plots.append(_curves(words, metric, _by_label(group), sizes) if len(sizes) > 1 else _strip(kernel, metric, group))
-    return _compared(summaries) + sorted(plots, key=lambda plot: plot.kind)
+        plots.append(
+            _curves(words, metric, _by_label(group), sizes, speeds) if len(sizes) > 1 else _strip(kernel, metric, group)
+        )
+    return _compared(summaries, speeds) + sorted(plots, key=lambda plot: plot.kind)
 
 
 def on_curves(one: Summary) -> bool:
@@ -150,7 +175,7 @@ def on_curves(one: Summary) -> bool:
     return one.metric == "throughput_bps" if one.kernel.endswith("_stream") else one.main
 
 
-def _compared(summaries: Sequence[Summary]) -> list[Plot]:
+def _compared(summaries: Sequence[Summary], speeds: Mapping[Test, float]) -> list[Plot]:
     """All kernels of one metric in one chart: UDP, TCP and MPI beside each other, by message size.
 
     Of a kernel with several variants, the first one: the kernel's own plot has them all.
@@ -163,7 +188,8 @@ def _compared(summaries: Sequence[Summary]) -> list[Plot]:
     plots = []
     for (metric, _), kernels in groups.items():
         sizes = sorted({one.message_bytes for group in kernels.values() for one in group if one.message_bytes is not None})
-        if len(kernels) < 2 or len(sizes) < 2:
+        in_line = [kernel for kernel, group in kernels.items() if len({one.message_bytes for one in group}) > 1]
+        if len(kernels) < 2 or not in_line:
             continue
         by_label: dict[str, list[Summary]] = {}
         for kernel, group in kernels.items():
@@ -172,15 +198,21 @@ def _compared(summaries: Sequence[Summary]) -> list[Plot]:
                 if one.variant == variant:
                     label = f"{kernel_title(kernel)}, {one.cluster}" if len(clusters) > 1 else kernel_title(kernel)
                     by_label.setdefault(label, []).append(one)
-        plots.append(_curves("Kernels compared", metric, by_label, sizes))
+        plots.append(_curves(SHARED, metric, by_label, sizes, speeds))
     return plots
 
 
-def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], sizes: Sequence[int]) -> Plot:
+def _curves(
+    what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], sizes: Sequence[int], speeds: Mapping[Test, float]
+) -> Plot:
     group = [one for members in by_label.values() for one in members]
     places = _size_places(sizes)
     x_axis = Axis(places[sizes[0]], places[sizes[-1]], LEFT + 10, WIDTH - RIGHT - 10, log=False)
-    y_axis = value_axis([one for members in by_label.values() for one in drawn_values(members)], HEIGHT - BOTTOM, TOP)
+    drawn = [one for members in by_label.values() for one in drawn_values(members)]
+    link = {speeds[test_of(one)] for one in group if test_of(one) in speeds}
+    # A link that is much faster than all that was measured would press the curves to the floor.
+    near = [speed for speed in link if speed <= max(drawn) * _LINK_NEAR]
+    y_axis = value_axis([*drawn, *near], HEIGHT - BOTTOM, TOP)
     dotted = len(group) <= _DOTS_MAX
     curves, rows = [], []
     for style_index, (label, members) in enumerate(by_label.items()):
@@ -195,7 +227,7 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
             lower.append((x, y_axis.at(low)))
             upper.append((x, y_axis.at(high)))
             shown = here if dotted else _outside(here, low, high)
-            dots += [Dot(x, y_axis.at(one.median), _pair_text(one)) for one in shown]
+            dots += [Dot(x, y_axis.at(one.median), _pair_text(one), _beside_work(one)) for one in shown]
             rows.append(_row(label, size, here))
         band = points_text(upper + lower[::-1])
         curves.append(Curve(label, style_index, points_text(middle), band, tuple(dots)))
@@ -211,7 +243,12 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in tick_values(y_axis)),
         curves=tuple(curves),
         rows=tuple(rows),
+        link=Tick(y_axis.at(near[0]), f"link {units.human(near[0], unit)}") if len(near) == 1 else None,
     )
+
+
+def _beside_work(one: Summary) -> bool:
+    return one.n > 0 and one.disturbed_count == one.n
 
 
 def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
@@ -228,7 +265,7 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         left, right = x_axis.at(low), x_axis.at(high)
         band = points_text([(left, y - 5), (right, y - 5), (right, y + 5), (left, y + 5)])
         shown = members if dotted else _outside(members, low, high)
-        dots = tuple(Dot(x_axis.at(one.median), y, _pair_text(one)) for one in shown)
+        dots = tuple(Dot(x_axis.at(one.median), y, _pair_text(one), _beside_work(one)) for one in shown)
         curves.append(Curve(label, style_index, points_text([(middle, y - 13), (middle, y + 13)]), band, dots))
         rows.append(_row(label, members[0].message_bytes, members))
     unit, message_bytes = group[0].unit, group[0].message_bytes
@@ -241,7 +278,7 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         x_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if x_axis.log else ""),
         y_label="",
         height=height,
-        x_ticks=tuple(Tick(x_axis.at(value), units.human(value, unit)) for value in few(tick_values(x_axis), 5)),
+        x_ticks=tuple(Tick(x_axis.at(value), units.human(value, unit)) for value in few(tick_values(x_axis), 4)),
         y_ticks=tuple(Tick(TOP + _ROW_HEIGHT * (index + 0.25), label) for index, label in enumerate(by_label)),
         curves=tuple(curves),
         rows=tuple(rows),
@@ -351,19 +388,23 @@ def points_text(points: Sequence[tuple[float, float]]) -> str:
 
 def _pair_text(one: Summary) -> str:
     size = f", {one.size_text}" if one.message_bytes is not None else ""
-    return f"{one.cluster}: {one.client} to {one.server}{size}: {units.human(one.median, one.unit)} (n = {one.n})"
+    beside = ", beside other work" if _beside_work(one) else ""
+    return f"{one.cluster}: {one.client} to {one.server}{size}: {units.human(one.median, one.unit)} (n = {one.n}{beside})"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Node x node tables: which node communicates how well with which, at one look.
 #
 # Rows are clients, columns are servers. If the plan has only one direction, each pair is one cell above the diagonal. A
-# bad node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at
-# 20 %. Grey cells were not planned; hatched cells were planned and not measured. With too many nodes for a page, rows and
-# columns are groups of nodes (leaf switches, racks; else neighbours by name), and a cell is the median of its pairs.
+# bad node shows as a cross, a bad pair as one cell. Colours are relative to what is expected, else to the median of the
+# cells, and end at 20 %. Grey cells were not planned; hatched cells were planned and not measured; in crossed ones the
+# test ran and brought no valid result. With too many nodes for a page, rows and columns are groups of nodes (leaf
+# switches, racks; else neighbours by name), and a cell is the median of its pairs.
 
 
 _CLIP_RATIO = 0.20
+#: Half of it, a tenth, is clearly worse.
+_CLEARLY = 0.5
 #: Up to this many nodes, the cells show their numbers.
 _NUMBERS_MAX = 12
 #: With more nodes than this, rows and columns are groups of nodes.
@@ -376,7 +417,11 @@ _BLOCKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One ordered pair. kind: value, missing (planned, not measured), absent (not planned), self."""
+    """One ordered pair. kind: value, missing (planned, not measured), lost (ran without a valid result), absent (not
+    planned), self.
+
+    disturbed: measured only beside other work. earlier: by another run of the same undertaking.
+    """
 
     x: int
     y: int
@@ -385,14 +430,16 @@ class Cell:
     strength: float
     number: str
     text: str
+    disturbed: bool = False
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """One cluster, kernel and size. one_way: a pair is one cell, whatever its direction.
 
-    unit: the metric in words. figures_in: the unit of the numbers in the cells; empty where they show none. grouped: rows
-    and columns are groups of nodes.
+    unit: the metric in words. reference: what the cells are held against, and its source. figures_in: the unit of the
+    numbers in the cells; empty where they show none. grouped: rows and columns are groups of nodes.
     """
 
     title: str
@@ -404,6 +451,23 @@ class Matrix:
     one_way: bool = False
     figures_in: str = ""
     grouped: bool = False
+    source: str = ""
+
+    @property
+    def left(self) -> int:
+        """Room for the names beside the rows."""
+        return max(map(len, self.nodes)) * _SIGN_PX + 14
+
+    @property
+    def off_count(self) -> int:
+        """Cells that are clearly worse, or lost."""
+        return sum(one.kind == "lost" or (one.worse and one.strength >= _CLEARLY) for one in self.cells)
+
+    @property
+    def kinds(self) -> set[str]:
+        """What its legend explains."""
+        words = {"disturbed": any(one.disturbed for one in self.cells), "earlier": any(one.earlier for one in self.cells)}
+        return {one.kind for one in self.cells} | {word for word, seen in words.items() if seen}
 
     @property
     def names_lie(self) -> bool:
@@ -415,10 +479,14 @@ def make_matrices(
     summaries: Sequence[Summary],
     planned: Collection[tuple[str, str, str]],
     groups_of: Mapping[tuple[str, str], Sequence[str]] | None = None,
+    surroundings: Around | None = None,
+    lost: Mapping[Lost, str] | None = None,
 ) -> list[Matrix]:
     """One matrix per cluster and kernel: throughput at its largest size, latency at its smallest.
 
     planned: (cluster, client, server) of every planned pair. groups_of: the groups of nodes, by cluster and name.
+    surroundings: what the cells are held against, and pairs that other runs of the same undertaking measured; without it
+    they are held against their own median. lost: why a pair's test brought no result.
     """
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
@@ -431,21 +499,46 @@ def make_matrices(
         here = [one for one in group if one.message_bytes == message_bytes]
         variant = min(one.variant for one in here)
         here = [one for one in here if one.variant == variant]
+        test = test_of(here[0])
         pairs = {(client, server) for at, client, server in planned if at == cluster and not nodelist.names_several(server)}
-        nodes = sorted({node for pair in pairs for node in pair}, key=natural)
+        own = pairs | {(one.client, one.server) for one in here}
+        others = [one for one in surroundings.others if test_of(one) == test] if surroundings is not None else []
+        others = [one for one in others if (one.client, one.server) not in own]
+        expected = surroundings.expected.get(test) if surroundings is not None else None
+        words = {
+            (a, b): why for (at, of, a, b, size), why in (lost or {}).items() if (at, of, size) == (*test[:2], message_bytes)
+        }
+        whole = pairs | {(one.client, one.server) for one in others}
+        nodes = sorted({node for pair in whole for node in pair}, key=natural)
         if len(nodes) > 2:
-            words = [
+            parts = [
                 kernel_title(kernel),
                 *([size_text(message_bytes)] if message_bytes is not None else []),
                 *([variant] if variant else []),
             ]
-            title = f"{cluster}: {', '.join(words)}"
+            title = f"{cluster}: {', '.join(parts)}"
+            field = _Field(here, tuple(others), whole, expected, words)
             if len(nodes) <= NODES_MAX:
-                made.append(_matrix(title, here, nodes, pairs))
+                made.append(_matrix(title, field, nodes))
             else:
                 known = {node: (groups_of or {}).get((cluster, node), ()) for node in nodes}
-                made.append(_of_groups(title, here, pairs, _grouped(nodes, known)))
+                made.append(_of_groups(title, field, _grouped(nodes, known)))
     return made
+
+
+#: Cluster, kernel, client, server, size of a test that ran and brought no valid result.
+Lost = tuple[str, str, str, str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a matrix is drawn from: results of this run and of others, planned pairs, what is expected, why pairs are lost."""
+
+    here: Sequence[Summary]
+    others: tuple[Summary, ...]
+    planned: Collection[tuple[str, str]]
+    expected: Expected | None
+    lost: Mapping[tuple[str, str], str]
 
 
 def _grouped(nodes: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -459,11 +552,10 @@ def _grouped(nodes: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[s
     return {node: f"{block[0]} to {block[-1]}" if len(block) > 1 else node for block in blocks for node in block}
 
 
-def _of_groups(
-    title: str, here: Sequence[Summary], planned: Collection[tuple[str, str]], group_of: Mapping[str, str]
-) -> Matrix:
+def _of_groups(title: str, field: _Field, group_of: Mapping[str, str]) -> Matrix:
     """A cell is the median of the pairs between two groups; what is under the mouse names the worst of them."""
     cells: dict[tuple[str, str], list[Summary]] = {}
+    here = [*field.here, *field.others]
     for one in here:
         cells.setdefault((group_of[one.client], group_of[one.server]), []).append(one)
     worst = min if here[0].better == "higher" else max
@@ -476,8 +568,9 @@ def _of_groups(
         count = units.count_of(len(pairs), "pair")
         said[client, server] = f"{count}, the worst {furthest.client} to {furthest.server} with {shown}"
     names = sorted(set(group_of.values()), key=natural)
-    wanted = {(group_of[client], group_of[server]) for client, server in planned}
-    made = _matrix(f"{title}, by {_kind(names)}", summaries, names, wanted, one_way=False)
+    wanted = {(group_of[client], group_of[server]) for client, server in field.planned}
+    blocks = _Field(summaries, (), wanted, field.expected, {})
+    made = _matrix(f"{title}, by {_kind(names)}", blocks, names, one_way=False)
     told = tuple(
         replace(cell, text=f"{cell.text.partition(', n = ')[0]}; {said[pair]})")
         if (pair := (names[cell.y], names[cell.x])) in said
@@ -494,26 +587,28 @@ def _kind(names: Sequence[str]) -> str:
     return kinds.pop() if len(kinds) == 1 else "blocks of nodes"
 
 
-def _matrix(
-    title: str,
-    here: Sequence[Summary],
-    nodes: Sequence[str],
-    planned: Collection[tuple[str, str]],
-    *,
-    one_way: bool | None = None,
-) -> Matrix:
-    reference = median([one.median for one in here])
+def _matrix(title: str, field: _Field, nodes: Sequence[str], *, one_way: bool | None = None) -> Matrix:
+    here, planned = field.here, field.planned
+    reference = field.expected.value if field.expected is not None else median([one.median for one in here])
     figures_in, written = units.human_like(reference, here[0].unit)
-    values = {(one.client, one.server): one for one in here}
+    values = {(one.client, one.server): one for one in (*field.others, *here)}
+    earlier = {(one.client, one.server) for one in field.others}
     numbered = len(nodes) <= _NUMBERS_MAX
     if one_way is None:
         one_way = not any((server, client) in planned for client, server in planned)
+    from_words = "from the median" if field.expected is None else "from what is expected"
     cells = []
     for y, first in enumerate(nodes):
         for x, second in enumerate(nodes):
             pair = (second, first) if one_way and (second, first) in planned else (first, second)
-            if x >= y or not one_way:
-                cells.append(_cell((x, y), pair, values.get(pair), planned, reference, written=written if numbered else None))
+            if x < y and one_way:
+                continue
+            found = values.get(pair)
+            if found is None:
+                cells.append(_empty_cell((x, y), pair, field))
+            else:
+                text = "" if not numbered else written(found.median)
+                cells.append(_cell((x, y), found, (reference, from_words), number=text, earlier=pair in earlier))
     return Matrix(
         title=title,
         unit=metric_title(here[0].metric),
@@ -523,29 +618,30 @@ def _matrix(
         cell_px=44 if numbered else max(5, 560 // len(nodes)),
         cells=tuple(cells),
         figures_in=figures_in if numbered else "",
+        source=field.expected.source if field.expected is not None else "",
     )
 
 
-def _cell(
-    at: tuple[int, int],
-    pair: tuple[str, str],
-    one: Summary | None,
-    planned: Collection[tuple[str, str]],
-    reference: float,
-    *,
-    written: Callable[[float], str] | None,
-) -> Cell:
-    """written: what writes the number in the cell; None: there is no room for one."""
+def _empty_cell(at: tuple[int, int], pair: tuple[str, str], field: _Field) -> Cell:
     client, server = pair
-    if one is None:
-        kind = "self" if client == server else "missing" if pair in planned else "absent"
-        words = {"self": "the same node", "missing": "planned, not measured", "absent": "not planned"}
-        return Cell(*at, kind, worse=False, strength=0.0, number="", text=f"{client} to {server}: {words[kind]}")
+    why = field.lost.get(pair)
+    kind = "self" if client == server else "lost" if why else "missing" if pair in field.planned else "absent"
+    words = {"self": "the same node", "lost": why, "missing": "planned, not measured", "absent": "not planned"}
+    return Cell(*at, kind, worse=False, strength=0.0, number="", text=f"{client} to {server}: {words[kind]}")
+
+
+def _cell(at: tuple[int, int], one: Summary, held: tuple[float, str], *, number: str, earlier: bool) -> Cell:
+    """held: the reference, and how the deviation from it is called."""
+    reference, from_words = held
     change = (one.median - reference) / abs(reference) if reference else 0.0
     worse = change < 0 if one.better == "higher" else change > 0
-    text = f"{client} to {server}: {units.human(one.median, one.unit)} ({change:+.1%} from the median, n = {one.n})"
+    beside = ", beside other work" if _beside_work(one) else ""
+    beside += ", by an earlier run of the last hours" if earlier else ""
+    text = (
+        f"{one.client} to {one.server}: {units.human(one.median, one.unit)} ({change:+.1%} {from_words}, n = {one.n}{beside})"
+    )
     strength = round(min(abs(change) / _CLIP_RATIO, 1.0), 3)
-    return Cell(*at, "value", worse=worse, strength=strength, number=written(one.median) if written else "", text=text)
+    return Cell(*at, "value", worse, strength, number, text, _beside_work(one), earlier)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -554,7 +650,7 @@ def _cell(
 
 TIMELINE_HEIGHT = 220
 #: Dates below the axis.
-_DATES = 5
+_DATES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,6 +687,8 @@ class Timeline:
     steps: tuple[Step, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
+    #: Top and bottom of what is expected: the middle 90 % of the jobs before the first change; None without a change.
+    band: tuple[float, float] | None = None
 
 
 def make_timeline(row: SeriesRow, metric: Metric, points: Sequence[Point], changes: Sequence[Explained]) -> Timeline | None:
@@ -598,14 +696,15 @@ def make_timeline(row: SeriesRow, metric: Metric, points: Sequence[Point], chang
     if not points:
         return None
     times = [units.parse_utc(one.started_utc).timestamp() for one in points]
-    y_axis = value_axis([value for one in points for value in (one.lowest, one.highest)], TIMELINE_HEIGHT - BOTTOM, TOP)
+    levels = [value for one in changes if not _gone(one) for value in (one.changed.level.before, one.changed.level.after)]
+    y_axis = _zoomed_axis([*(one.median for one in points), *levels], TIMELINE_HEIGHT - BOTTOM, TOP)
     x_axis = Axis(min(times), max(times), LEFT + 10, WIDTH - RIGHT - 10, log=False)
     marks = [
         Mark(
             x_axis.at(at),
             y_axis.at(one.median),
-            y_axis.at(one.lowest),
-            y_axis.at(one.highest),
+            y_axis.at(max(one.lowest, y_axis.low)),
+            y_axis.at(min(one.highest, y_axis.high)),
             bool(one.disturbed),
             f"{one.started_utc[:16].replace('T', ' ')} UTC: {units.human(one.median, metric.unit)}, {one.run}",
         )
@@ -626,11 +725,31 @@ def make_timeline(row: SeriesRow, metric: Metric, points: Sequence[Point], chang
         height=TIMELINE_HEIGHT,
         marks=tuple(marks),
         steps=tuple(steps),
+        band=_usual_band(points, changes, y_axis),
         x_ticks=tuple(
             Tick(x_axis.at(times[place]), points[place].started_utc[:10]) for place in few(range(len(points)), _DATES)
         ),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, metric.unit)) for value in tick_values(y_axis)),
     )
+
+
+def _zoomed_axis(values: Sequence[float], start: float, end: float) -> Axis:
+    """An axis as long as what moves: from zero, a step of a tenth would be a few pixels."""
+    low, high = min(values), max(values)
+    span = max(high - low, abs(high) * 0.02) or 1.0
+    step = _step(span * 1.1)
+    floor = math.floor((low - span * 0.05) / step) * step
+    ceiling = math.ceil((high + span * 0.05) / step) * step
+    return Axis(max(floor, 0.0) if low >= 0 else floor, ceiling, start, end, log=False)
+
+
+def _usual_band(points: Sequence[Point], changes: Sequence[Explained], y_axis: Axis) -> tuple[float, float] | None:
+    first = min((one.changed.at_utc for one in changes if one.changed.at_utc), default="")
+    before = sorted(one.median for one in points if one.started_utc < first)
+    if not before:
+        return None
+    low, high = _band(before)
+    return y_axis.at(high), y_axis.at(low)
 
 
 def _gone(one: Explained) -> bool:
