@@ -141,7 +141,8 @@ class Adapter(ABC):
     def read_submission(self, tag: str, done: Completed) -> Submitted:
         """Return the fate of a submission. done: exit code and both outputs of the submit command, each on one line.
 
-        TAKEN only with an id that matches `id_pattern`. REFUSED only for known words with the exit code for refusals.
+        TAKEN only with an id that matches `id_pattern`. REFUSED only for known words with the exit code for refusals; FINAL
+        if these words hold for every job of the run.
         LIMITED for the words of `limit_words`. UNDETERMINED for exit codes from 128 on, and for 0 without an id.
         UNSURE for all other words.
         """

@@ -61,6 +61,8 @@ class TimerTable:
     lines: tuple[str, ...] = ()
 
 
+#: Returns what is wrong with keys that exclude each other: the key, and the words.
+KeysCheck = Callable[[Mapping[str, object]], Sequence[tuple[str, str]]]
 #: Returns why hpcq refuses a line of `extra_directives`; None if the line is fine.
 DirectiveCheck = Callable[[str], str | None]
 
@@ -92,6 +94,7 @@ class Description:
     #: The variables that `instance:` of the cluster file may set.
     instance_variables: tuple[str, ...] = ()
     check_directive: DirectiveCheck = lambda _: None
+    check_keys: KeysCheck = lambda _: ()
     timer_table: TimerTable | None = None
 
     def key(self, name: str) -> Key | None:

@@ -172,6 +172,8 @@ class Fate(StrEnum):
     TAKEN = "taken"
     #: Known words with the scheduler's exit code for refusals: not taken, and it would refuse another attempt, too.
     REFUSED = "refused"
+    #: As REFUSED, in words that hold for every job of this form: access, an option, a filter of the site.
+    FINAL = "final"
     #: Not taken, or not even submitted, because this user may not have more jobs at present.
     LIMITED = "limited"
     #: hpcq cannot know whether the scheduler took it: no answer, no id in the answer, a killed command,
@@ -195,7 +197,7 @@ class Submitted:
     @property
     def refused(self) -> bool:
         """The scheduler refused it in known words: the same submission would be refused again."""
-        return self.fate is Fate.REFUSED
+        return self.fate in {Fate.REFUSED, Fate.FINAL}
 
     @property
     def limited(self) -> bool:

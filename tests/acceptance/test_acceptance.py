@@ -183,6 +183,23 @@ RESERVATION = (
 )
 
 
+@pytest.mark.promise("A drain's reason is shown whole, also with brackets and with words that look like keys.")
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "IB link down: port=1 rate=25G, see Rack=7 ... [ticket=4711]",
+        "[ops] Reason=none given Comment=later",
+        "swapped [by anna@site] twice",
+        "x",
+    ],
+)
+@pytest.mark.parametrize("behind", ["", " Comment=a [b] c=d", " ResumeAfterTime=None ReservationName=swap"])
+def test_the_reason_of_a_drain_is_whole(reason: str, behind: str) -> None:
+    line = NODE.splitlines()[0].replace("fan = loud, n01", reason) + behind
+    found = read_nodes(line)["a-n01"]
+    assert (found.reason, found.drained, found.partitions) == (reason, True, ("main", "debug"))
+
+
 def test_reading_slurm() -> None:
     nodes = read_nodes(NODE)
     assert nodes["a-n01"].started_utc == "2026-11-21T03:37:15Z"

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.budget import Budget
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Connection, Mpi, Ports
+from hpcq.errors import UserError
 from tests.definition.definition_texts import GOOD, SLURM, TESTS, cluster_says, here, read, read_alpha
 
 FIXTURES = (here,)  # pytest looks for them in this module
@@ -72,7 +74,9 @@ def test_budget_of_both_files(here: Path) -> None:
 # -- complaints ----------------------------------------------------------------------------------------------------------
 
 
-SLURM_KEYS = "partition, account, qos, reservation, constraint, extra_directives, instance, launcher"
+SLURM_KEYS = (
+    "partition, account, qos, reservation, constraint, memory, exclusive, leave_out, extra_directives, instance, launcher"
+)
 SHARED = "jobs of others would run on the same nodes, so nothing could be measured"
 ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
 
@@ -199,3 +203,28 @@ def test_refused_keys_of_a_cluster(here: Path, line: str, message: str) -> None:
 )  # fmt: skip
 def test_refused_clusters(here: Path, text: str, messages: list[str]) -> None:
     assert cluster_says(text + "\n") == [f"alpha.yaml:1: {message}" for message in messages]
+
+
+@pytest.mark.promise("Options that Slurm takes one of, like --mem-per-cpu and --mem, are refused before anything is submitted.")
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("extra_directives: ['--mem-per-cpu=1G']", "extra_directives: --mem-per-cpu excludes --mem"),
+        ("extra_directives: ['--mem-per-cpu=1G']\nmemory: none", ""),
+        ("extra_directives: ['--mem=1G']", "the key memory of this file says it"),
+        ("extra_directives: ['--exclusive=user']", "the key exclusive of this file says it"),
+        ("memory: lots", "memory: 'lots': must be all, none, or a size per node like 3900M"),
+        ("exclusive: mine", "must be one of all, user, mcs, topo, none"),
+        ("leave_out: [nodelist]", "leave_out: 'nodelist': must be among ntasks-per-node"),
+        ("leave_out: [no-requeue, open-mode]\nmemory: 3900M\nexclusive: user", ""),
+    ],
+)
+def test_standing_options_of_slurm(tmp_path: Path, keys: str, said: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"name: c\nscheduler: slurm\ninterface: ib0\nwork_directory: /scratch\n{keys}\n")
+    if said:
+        with pytest.raises(UserError) as error:
+            read_cluster(path)
+        assert said in str(error.value.message)
+    else:
+        assert read_cluster(path).extra

@@ -113,6 +113,8 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
         words_against = description.check_directive(line) if isinstance(line, str) else None
         if words_against is not None:
             document.complain(("extra_directives", place), f"{shown(line)}: {words_against}")
+    for name, said in description.check_keys(data):
+        document.complain((name,), said)
     instance = data.get("instance") if SharedKey.INSTANCE in description.takes else None
     for name in instance if isinstance(instance, dict) else ():
         if name not in description.instance_variables:

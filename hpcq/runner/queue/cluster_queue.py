@@ -198,6 +198,7 @@ class Claims:
 # taken          an id
 # limited        this user may not have more jobs now: the rest of the wave goes back, later waves respect the limit
 # refused        known words that mean no: the attempts have ended; after 3 such waves in a row, the rest does not run
+# final          words that mean no to every job of this form: the rest does not run
 # undetermined   hpcq does not know: look it up, then claim it (claims.py)
 # unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, with a growing pause
 # never there    nothing of an undetermined wave arrived: the next one follows after a growing pause, too
@@ -262,7 +263,11 @@ class Refusals:
         self._open, self._words = {one.tag for one in open_ones}, open_ones[-1].message if open_ones else ""
         if refused or unsure:
             self._open = set()
-            words = [*refused, *unsure][-1].message
+            final = [one for one in refused if one.fate is Fate.FINAL]
+            words = [*refused, *unsure, *final][-1].message
+            if final:
+                self._give_up(f"the scheduler refuses: {words}", say_here)
+                return False
             self._pause(f"the scheduler refuses: {words}", say_here, meant=bool(refused))
         return False
 
@@ -295,6 +300,12 @@ class Refusals:
         self._resume_s = self._account.clock.now_s() + pause_s
         until = self._account.clock.time_in(pause_s)
         self._record.waits(f"{say_here}{words}; submitting again in {pause_s:g} s, at {until}")
+
+    def _give_up(self, words: str, say_here: str) -> None:
+        """Run nothing that is left: the scheduler would refuse every other job in the same words."""
+        self._record.waits("")
+        self._record.say(f"{say_here}{words}; the rest is not run")
+        self._record.not_run(list(self._record.state.pending), words)
 
     def _learn_limit(self, answers: Sequence[Submitted]) -> int:
         """Return how many jobs the user has now that a limit refused one. Without any job it cannot be such a limit."""

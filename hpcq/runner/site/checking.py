@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
 import secrets
@@ -76,7 +77,10 @@ def _scheduler(cluster: Cluster, scheduler: Scheduler) -> list[CheckedItem]:
         said = [line for line in scheduler.versions().splitlines() if line.strip()]
         states = scheduler.nodes()
     except HpcqError as error:
-        return [CheckedItem("scheduler", False, error.message, "is the controller up, and may this user ask it?")]
+        lacks = [CheckedItem("scheduler", False, error.message, "is the controller up, and may this user ask it?")]
+        with contextlib.suppress(HpcqError):
+            lacks += scheduler.site_items(None)
+        return lacks
     items = [CheckedItem("scheduler", bool(said), said[0] if said else "no answer", None if said else "is it on PATH there?")]
     counts = Counter(state.condition.value for state in states)
     shown = ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "none"

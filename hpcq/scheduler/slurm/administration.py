@@ -15,6 +15,9 @@ from hpcq.topology import read_topology
 from hpcq.transport import Transport, quote
 
 _SIGN = "== hpcq =="
+#: Who gave a node's reason, and when: `[root@2026-11-21T03:00:00]`. The first one that ends the line or precedes a key.
+_STAMP = re.compile(r"\s*\[[^\s\[\]@]+@(?:\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)\](?=\s*$|\s+[A-Z]\w*=)")
+_BEHIND_REASON = re.compile(r"\s+(?:Comment|Extra|ResumeAfterTime|ReservationName|InstanceId|InstanceType)=")
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
 
 
@@ -82,10 +85,21 @@ def read_nodes(text: str) -> dict[str, NodeUpkeep]:
             started_utc=max(times, default=None),
             drained="DRAIN" in state,
             down="DOWN" in state or "NOT_RESPONDING" in state or "POWERED" in state,
-            reason=re.sub(r"\s*\[.*\]$", "", keys.get("Reason", "")),
+            reason=_reason(line),
             partitions=tuple(one for one in keys.get("Partitions", "").split(",") if one),
         )
     return found
+
+
+def _reason(line: str) -> str:
+    """Return the free text behind Reason=, which may hold brackets and `word=`: it ends at Slurm's own stamp of it.
+
+    Without a stamp it ends at the keys that Slurm writes behind it.
+    """
+    _, _, text = line.partition(" Reason=")
+    stamped = _STAMP.search(text)
+    found = text[: stamped.start()] if stamped else _BEHIND_REASON.split(text, maxsplit=1)[0]
+    return "" if found.strip() in {"(null)", "None"} else found.strip()
 
 
 def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
@@ -213,14 +227,14 @@ def _private_data(config: dict[str, str], *, sees_all: bool) -> list[CheckedItem
     if "jobs" in hidden:
         follows.append("hpcq cannot see that others wait, so it cannot yield to them: use `hours`, or a share of the nodes")
     if "nodes" in hidden:
-        follows.append("hpcq sees only partitions that you may use")
+        follows.append("sinfo refuses you the states of nodes, so hpcq cannot choose idle nodes: ask for the right to see them")
     if "reservations" in hidden:
         follows.append("`hpcq accept` sees only reservations that you may use")
     if {"accounts", "users"} & set(hidden):
         follows.append("limits of accounts are met, not read")
     if not follows or sees_all:
         return []
-    return [CheckedItem("private data", True, f"PrivateData={','.join(hidden)}", "; ".join(follows))]
+    return [CheckedItem("private data", "nodes" not in hidden, f"PrivateData={','.join(hidden)}", "; ".join(follows))]
 
 
 def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
@@ -241,5 +255,8 @@ def _mpi_plugin(transport: Transport, mpi_launch: Sequence[str]) -> list[Checked
         return []
     plugins = [word.strip() for word in transport.sh("srun --mpi=list 2>&1").text.replace(",", " ").split()]
     shown = [word for word in plugins if word.startswith(("pmi", "cray", "none"))]
-    advice = None if wanted in plugins else f"mpi.launch says --mpi={wanted}; install its plugin or name another"
-    return [CheckedItem("mpi plugin", wanted in plugins, " ".join(dict.fromkeys(shown)) or "none listed", advice)]
+    listed = " ".join(dict.fromkeys(shown)) or "none listed"
+    if wanted in plugins:
+        return [CheckedItem("mpi plugin", True, listed)]
+    advice = f"mpi.launch says --mpi={wanted}: install its plugin (mpi_{wanted}.so), or name another one"
+    return [CheckedItem("mpi plugin", False, f"{wanted} is not there: {listed}", advice)]

@@ -113,6 +113,17 @@ AWAY_WORDS = (
     "Connection reset by peer",
     "Unexpected message received",
 )
+#: What sbatch says when it found no controller to ask, so nothing was submitted.
+_NOT_ASKED = ("configuration source", "Unable to process configuration file", "Invalid authentication credential")
+#: What sbatch says of every job of this form: one refusal is enough.
+_FINAL = (
+    "Access/permission denied",  # AllocNodes, RootOnly
+    "Unspecified error",  # any job_submit plugin
+    "Required partition not available",
+    "Requested nodes not in this partition",
+    "No partition specified",
+    "fatal:",
+)
 #: What sbatch says of a job that it will always refuse.
 _REFUSALS = (
     "Invalid partition name specified",
@@ -160,7 +171,11 @@ def _fate(code: int, words: str) -> Fate:
         return Fate.UNDETERMINED
     if code == _REFUSING_CODE and any(known in words for known in LIMIT_WORDS):
         return Fate.LIMITED
-    return Fate.REFUSED if code == _REFUSING_CODE and any(known in words for known in _REFUSALS) else Fate.UNSURE
+    if code != _REFUSING_CODE or any(known in words for known in _NOT_ASKED):
+        return Fate.UNSURE
+    if any(known in words for known in _FINAL):
+        return Fate.FINAL
+    return Fate.REFUSED if any(known in words for known in _REFUSALS) else Fate.UNSURE
 
 
 def read_wait(reason: str) -> Wait:

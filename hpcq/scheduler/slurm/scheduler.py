@@ -15,6 +15,7 @@ from hpcq.scheduler.slurm.reading import (
     AWAY_WORDS,
     ID,
     LIMIT_WORDS,
+    expanded,
     job_report,
     node_condition,
     own_rows,
@@ -61,7 +62,7 @@ def job_limits_command(account: str | None) -> str:
     """Ask for all limits in one command. The answer lacks what a site does not keep."""
     return (
         "scontrol --all --oneliner show partition || exit 1; "
-        'printf "@user %s\\n@groups %s\\n" "$(id -u)" "$(id -Gn)"; '
+        'printf "@user %s\\n@groups %s\\n@host %s\\n" "$(id -u)" "$(id -Gn)" "$(uname -n | cut -d. -f1)"; '
         "scontrol show config 2>/dev/null | sed -n 's/^EnforcePartLimits *= */@enforce /p'; "
         f"{SACCTMGR}; "
         f"$s show assoc where {association(account)} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null"
@@ -108,6 +109,7 @@ def _of_partition(
     nodes += [_bound(_node_share(tres), f"MaxTRES of {who}") for who, _, tres in bounds]
     least = _count(found.get("MinNodes", ""))
     [groups] = _rows(answer, "@groups ") or [[""]]
+    [host] = _rows(answer, "@host ") or [[""]]
     root = any(row == ["0"] for row in _rows(answer, "@user "))
     return JobLimits(
         partition=name,
@@ -115,7 +117,11 @@ def _of_partition(
         max_nodes=_least(nodes),
         nodes_at_least=Bound(least, f"MinNodes of partition {name}") if least and least > 1 else None,
         max_walltime_s=_least(walls),
-        refusals=(*_shared(found), *(() if root else _refusals(found, groups[0].split(), account, qos, reservation))),
+        refusals=(
+            *_shared(found),
+            *_submits_from_elsewhere(found, host[0]),
+            *(() if root else _refusals(found, groups[0].split(), account, qos, reservation)),
+        ),
     )
 
 
@@ -146,6 +152,14 @@ def _shared(found: Mapping[str, str]) -> list[str]:
         return []
     shown = f"OverSubscribe={found['OverSubscribe']}"
     return [f"partition {found['PartitionName']}: {shown}: jobs of others run on the same nodes, so nothing can be measured"]
+
+
+def _submits_from_elsewhere(found: Mapping[str, str], host: str) -> list[str]:
+    """Find partitions that take jobs from other hosts only."""
+    allowed = found.get("AllocNodes", "ALL")
+    if allowed == "ALL" or not host or host in expanded(allowed):
+        return []
+    return [f"partition {found['PartitionName']}: AllocNodes={allowed}: jobs are submitted from {host} here"]
 
 
 def _refusals(

@@ -1,0 +1,110 @@
+"""Policies of sites, put into the configuration of a real Slurm: what hpcq says of them, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.runner.site.checking import check_cluster
+from hpcq.runner.site.place import reach, scheduler_of
+from tests.lab.driven_in_lab import Driven
+from tests.lab.lab_fixture import RunningLab
+
+pytestmark = pytest.mark.lab
+#: A site's filter that wants a comment on every job, and greets its users on standard error.
+JOB_SUBMIT = """
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  slurm.log_user("Welcome to Alpha!")
+  if job_desc.comment == nil then
+    slurm.log_user("ERROR: every job needs --comment=PROJECT")
+    return slurm.ERROR
+  end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  return slurm.SUCCESS
+end
+return slurm.SUCCESS
+"""
+
+
+@contextmanager
+def configured(lab: RunningLab, *lines: str) -> Iterator[None]:
+    """The cluster alpha with these lines at the end of its slurm.conf."""
+    mark = "# of a test"
+    text = "".join(f"{line}  {mark}\n" for line in lines)
+    lab.exec("alpha", "sh", "-c", "cat >>/etc/slurm/slurm.conf && scontrol reconfigure", text=text)
+    try:
+        yield
+    finally:
+        lab.at_rest("alpha")
+        lab.exec("alpha", "sh", "-c", f"sed -i '/{mark}$/d' /etc/slurm/slurm.conf && scontrol reconfigure")
+
+
+ONE_PAIR = "pairs: {list: [[alpha-n01, alpha-n02]]}"
+TWO_PAIRS = "pairs: {list: [[alpha-n01, alpha-n02], [alpha-n03, alpha-n04]]}"
+
+
+@pytest.mark.promise("A refusal that holds for every job ends the cluster's jobs at once, in the scheduler's words.")
+def test_access_that_is_denied_ends_at_once(lab: RunningLab, tmp_path: Path) -> None:
+    line = "PartitionName=alloc Nodes=alpha-n[01-04] AllocNodes=alpha-n01 State=UP MaxTime=1:00:00"
+    with configured(lab, line):
+        cluster = read_cluster(lab.cluster_file("alpha"))
+        other = scheduler_of(cluster, reach(cluster))
+        other.settings = type(other.settings)(partition="alloc", account="lab")
+        [refusal] = other.job_limits().refusals
+        assert refusal == "partition alloc: AllocNodes=alpha-n01: jobs are submitted from alpha-head here"
+        with pytest.raises(Exception, match="AllocNodes=alpha-n01"):
+            Driven(tmp_path, lab, "alpha", f"{TWO_PAIRS}\nnodes: {{partition: alloc}}")
+
+
+def test_a_filter_that_refuses_ends_at_once(lab: RunningLab, tmp_path: Path) -> None:
+    driven = Driven(tmp_path, lab, "alpha", TWO_PAIRS)
+    lab.exec("alpha", "sh", "-c", "cat >/etc/slurm/job_submit.lua", text=JOB_SUBMIT)
+    with configured(lab, "JobSubmitPlugins=lua"):
+        driven.finish(driven.start(), within_s=60)
+    rows = [event for event in driven.events() if event["event"] == "not_run"]
+    refused = [event for event in driven.events() if event["event"] == "refused"]
+    assert len(refused) == 2
+    assert all("every job needs --comment=PROJECT" in event["message"] for event in refused)
+    assert {row["pair"][0] for row in rows} | {"alpha-n01", "alpha-n03"} == {"alpha-n01", "alpha-n03"}
+    assert driven.load()["not_measured_count"] == 2
+    assert any("Unspecified error" in text and "the rest is not run" in text for text in driven.said)
+
+
+@pytest.mark.parametrize(("keys", "measured"), [("memory: none", True), ("memory: 3998M", True), ("", False)])
+def test_memory_can_be_said_otherwise(lab: RunningLab, tmp_path: Path, keys: str, *, measured: bool) -> None:
+    """MaxMemPerCPU x CPUs is 2 MiB less than RealMemory: --mem=0 is refused."""
+    with configured(lab, "PartitionName=mmc Nodes=alpha-n[01-04] MaxMemPerCPU=1999 State=UP MaxTime=1:00:00"):
+        more = f"{ONE_PAIR}\nretries: 0\nnodes: {{partition: mmc}}"
+        driven = Driven(tmp_path, lab, "alpha", more, keys=f"\n{keys}\n")
+        driven.finish(driven.start())
+    assert driven.outcomes() == (["completed"] if measured else []), driven.said
+    assert driven.load()["measured_count"] == int(measured)
+
+
+def test_a_hidden_list_of_nodes_is_said(lab: RunningLab) -> None:
+    with configured(lab, "PrivateData=nodes"):
+        items = {one.item: one for one in check_cluster(read_cluster(lab.cluster_file("alpha")))}
+    assert not items["scheduler"].ok
+    assert "Access/permission denied" in items["scheduler"].found
+    assert not items["private data"].ok
+    assert "PrivateData=nodes" in items["private data"].found
+    assert "cannot choose idle nodes" in str(items["private data"].advice)
+
+
+@pytest.mark.promise("A drain's reason reaches `hpcq accept` as the person wrote it.")
+def test_the_reason_of_a_drain_is_read_whole(lab: RunningLab) -> None:
+    reason = "IB link down: port=1 rate=25G see=x [ticket=4711]"
+    lab.exec("alpha", "scontrol", "update", "nodename=alpha-n04", "state=drain", f"reason={reason}")
+    try:
+        cluster = read_cluster(lab.cluster_file("alpha"))
+        administration = scheduler_of(cluster, reach(cluster)).administration()
+        assert administration is not None
+        assert administration.look().nodes["alpha-n04"].reason == reason
+    finally:
+        lab.exec("alpha", "scontrol", "update", "nodename=alpha-n04", "state=resume")
