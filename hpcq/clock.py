@@ -1,9 +1,11 @@
-"""The only place where drivers read the time and wait. Tests give them another clock."""
+"""The only place where drivers read the time and wait, and where a node's time of day is held against the driver's."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 import time
+from dataclasses import dataclass
 
 
 class Clock:
@@ -28,3 +30,64 @@ class Clock:
     def local_time(self) -> dt.time:
         """The time of day where the driver runs. A campaign's `hours` refer to this clock."""
         return self.utc().astimezone().time()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Whether a node's time of day can be true.
+#
+# A node whose clock battery died writes 1970 or 2099 into its results. The driver knows when it submitted the job and when
+# it saw its end: what a node says must lie between the two.
+
+
+#: How far clocks may differ and still be believed. Nodes with a time daemon agree within a second; no order of nights
+#: depends on two minutes.
+CLOCK_TOLERANCE_S = 120.0
+_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", re.ASCII)
+
+
+def utc_or_none(value: object) -> str | None:
+    """Return a moment in our form that exists in the calendar, or None."""
+    return value if isinstance(value, str) and _UTC.fullmatch(value) and _moment(value) is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverTimes:
+    """Between which moments something happened, by the driver's clock: before it submitted it, and when it saw its end."""
+
+    earliest_utc: str
+    latest_utc: str
+
+    def off_s(self, claimed_utc: str) -> float:
+        """By how many seconds at least a node's clock is ahead (below 0: behind); 0.0 if its time can be true.
+
+        claimed_utc: in our form. The difference counts from CLOCK_TOLERANCE_S on.
+        """
+        claimed, earliest, latest = _moment(claimed_utc), _moment(self.earliest_utc), _moment(self.latest_utc)
+        if claimed is None or earliest is None or latest is None or latest < earliest:
+            return 0.0
+        off_s = (claimed - min(max(claimed, earliest), latest)).total_seconds()
+        return off_s if abs(off_s) > CLOCK_TOLERANCE_S else 0.0
+
+    def believed(self, claimed_utc: str) -> str:
+        """A node's time of day if it can be true, else the moment when the driver saw the end."""
+        return self.latest_utc if self.off_s(claimed_utc) else claimed_utc
+
+
+def off_words(off_s: float) -> str:
+    """`20454 days behind`, `95 min ahead`: how far a clock is from another."""
+    units = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+    unit, length_s = next(one for one in units if abs(off_s) >= 2 * one[1] or one[1] == 1.0)
+    return f"{abs(off_s) / length_s:.0f} {unit} {'ahead' if off_s > 0 else 'behind'}"
+
+
+def seconds_between(earlier_utc: str, later_utc: str) -> float | None:
+    """Seconds from one moment to another, below 0 if the first is the later one; None if one is no moment."""
+    earlier, later = _moment(earlier_utc), _moment(later_utc)
+    return None if earlier is None or later is None else (later - earlier).total_seconds()
+
+
+def _moment(text: str) -> dt.datetime | None:
+    try:
+        return dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None

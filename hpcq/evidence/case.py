@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+from hpcq.clock import DriverTimes
 from hpcq.evidence import names
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult
 from hpcq.kernels import message_bytes
@@ -335,6 +336,7 @@ class Case:
     #: Lower bound and count of each bucket of round trips.
     histogram_ns: tuple[tuple[float, float], ...] = ()
     many_ranks: bool = False
+    driver_times: DriverTimes | None = None
 
     @property
     def round_trips(self) -> bool:
@@ -482,6 +484,7 @@ def read_case(result: JudgedResult) -> Case:
         sent_at_least_bytes=at_least,
         series=_series(line.get("series")),
         histogram_ns=_histogram_ns(line.get("histogram")),
+        driver_times=result.driver_times,
         shared_kernel=client is not None and server is not None and same_kernel(client, server),
     )
 

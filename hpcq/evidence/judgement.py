@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from hpcq.clock import DriverTimes
+
 
 class CrossedInterface(StrEnum):
     """Whether the bytes of a measurement went through the interface under test."""
@@ -47,6 +49,7 @@ class JudgedResult:
     """The input of a judge: the kernel's whole line and the facts of both nodes, if present.
 
     nodes: client and server as the plan calls them. A program only knows its host's name, which two local nodes share.
+    driver_times: between which moments the driver's clock says that it was measured; None if no driver was there.
     """
 
     line: Mapping[str, Any]
@@ -54,6 +57,7 @@ class JudgedResult:
     client_facts: Mapping[str, Any] | None
     server_facts: Mapping[str, Any] | None
     nodes: tuple[str, str] | None = None
+    driver_times: DriverTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from hpcq.clock import CLOCK_TOLERANCE_S, off_words, seconds_between
 from hpcq.evidence import course, names
 from hpcq.evidence.case import HEAD_BYTES_MAX, TICKS_A_SECOND, Case, Crossing, End, Side, crossing, interface_moved, lags
 from hpcq.evidence.judgement import CrossedInterface, Rule
@@ -631,6 +632,17 @@ def clock_stepped(side: Side) -> Figures | None:
     return {"step_ns": step_ns}
 
 
+def clock_off(side: Side) -> Figures | None:
+    """This end's time of day is outside the driver's times. The other end tells by how much, if its time can be true."""
+    times, here, there = side.case.driver_times, side.here, side.there
+    if times is None or not (off_s := times.off_s(here.before_utc)):
+        return None
+    between_s = seconds_between(there.before_utc, here.before_utc) if there else None
+    exact = there is not None and between_s is not None and between_s * off_s > 0 and not times.off_s(there.before_utc)
+    off_s = between_s if exact and between_s is not None else off_s
+    return {"off_s": off_s, "words": f"{'' if exact else 'at least '}{off_words(off_s)}"}
+
+
 def interface_unverified(side: Side) -> Figures | None:
     """No counter shows whether the bytes crossed the interface under test."""
     return _crossing(side.case, CrossedInterface.UNKNOWN)
@@ -1230,6 +1242,17 @@ LIMITS: tuple[Row, ...] = (
         source="adjtimex(2): a slewed clock runs at most 500 ppm off; clock_gettime(2)",
     ),
     rule(
+        "clock_off",
+        Scope.EACH_MACHINE,
+        clock_off,
+        when="a time of day before the driver submitted the job, or after it saw its end, by more than"
+        f" {CLOCK_TOLERANCE_S:g} s",
+        message="{node}: its clock is {words}, by the driver's clock",
+        meaning="This node's clock is wrong. Metrics use the monotonic clock and stand; the driver's time orders the result.",
+        advice="Look at the node's time daemon (chronyc tracking) and its clock battery; at the driver's, if all nodes say so.",
+        source="clock_gettime(2): CLOCK_REALTIME is what somebody set; rtc(4): a clock without power starts anywhere",
+    ),
+    rule(
         "congestion_marked",
         Scope.EACH_END,
         congestion_marked,
@@ -1442,7 +1465,7 @@ __all__ = ["RULES", "VERSION", "Row", "Scope"]
 #: Increase it with every rule that is new or judges otherwise. Each result stores it, and findings of different
 #: versions are
 #: never compared: a newer rule is no change of the machine (`hpcq db rejudge` updates old results).
-VERSION = 2
+VERSION = 3
 
 #: In the order in which findings are reported.
 RULES: tuple[Row, ...] = (*CROSSING, *LOSS, *LIMITS, *COURSE, *DISTURBANCE)

@@ -22,6 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.errors import HeldError, StoreError
 from hpcq.planning.plan import is_shared, pair_index_of
 from hpcq.scheduler.types import JobKey, JobState
@@ -329,6 +330,8 @@ class Attempt:
     exit_code: int | None = None
     started_utc: str | None = None
     ended_utc: str | None = None
+    #: When the driver saw its end, by its own clock. started_utc and ended_utc are what its node said.
+    end_seen_utc: str | None = None
     #: Why the driver withdraws it or ends it early. final: then hpcq does not try its pair again.
     withdrawal: str = ""
     withdrawal_outcome: str = "withdrawn"
@@ -368,6 +371,11 @@ class Attempt:
     def folder(self) -> str:
         """Return its folder, relative to its part of the run folder, here and on the cluster."""
         return attempt_folder(self.job, self.attempt_no, self.side)
+
+    @property
+    def driver_times(self) -> DriverTimes:
+        """Between which moments all that it measured happened, by the driver's clock."""
+        return DriverTimes(self.committed_utc, self.end_seen_utc or utc_now())
 
     def describe(self) -> str:
         """Return its end, or its present state, in a few words: `attempt 2 timed_out: DUE TO TIME LIMIT`."""
@@ -464,18 +472,26 @@ class JournalState:
                 attempt.stopped = event["reason"]
                 attempt.follows, attempt.final = bool(event.get("follows")), bool(event.get("final"))
             case "refused":
-                attempt.outcome, attempt.reason, attempt.ended_utc = "refused", event["message"], event.get("utc")
+                attempt.outcome, attempt.reason = "refused", event["message"]
+                attempt.ended_utc = attempt.end_seen_utc = event.get("utc")
                 self._end(attempt, event)
             case "ended":
                 attempt.outcome, attempt.reason = event["outcome"], event.get("reason") or ""
                 attempt.nodes = tuple(event.get("nodes") or ()) or attempt.nodes
                 attempt.exit_code = event.get("rc")
-                attempt.started_utc = event.get("started_utc")
-                attempt.ended_utc = event.get("ended_utc") or event.get("utc")
+                attempt.end_seen_utc = event.get("utc")
+                attempt.started_utc = _said_by_node(attempt, event.get("started_utc"))
+                attempt.ended_utc = _said_by_node(attempt, event.get("ended_utc")) or event.get("utc")
                 attempt.final |= bool(event.get("final"))
                 self._end(attempt, event)
             case _:
                 self._apply_other(event)
+
+
+def _said_by_node(attempt: Attempt, claimed_utc: object) -> str | None:
+    """A node's time of day as far as the driver's own times allow it; None if the node said none."""
+    known = utc_or_none(claimed_utc)
+    return None if known is None else attempt.driver_times.believed(known)
 
 
 def fold(events: Iterable[Mapping[str, Any]]) -> JournalState:

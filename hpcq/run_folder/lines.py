@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from hpcq.clock import DriverTimes, off_words, utc_or_none
 from hpcq.described.output import Read, UnreadableError, command, read_output, same_command, sent_at_least, sizes
 from hpcq.kernels import SIZE_OPTION, Described, Kernel, Shape, kernels
 from hpcq.run_folder.paths import parse_json, read_regular
@@ -433,7 +434,6 @@ def _mapping_of(value: object) -> dict[str, Any]:
 
 #: The largest integer that SQLite can hold.
 INTEGER_MAX = 2**63 - 1
-_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 _ERROR_TEXT_MAX = 300
 #: How Intel MPI, MPICH, Open MPI, UCX, libfabric and launchers begin to say that they give up.
 _ERROR_WORDS = re.compile(r"\b(?:error|fatal|abort(?:ed|ing)?|assert(?:ion)? failed|failed|unable to|cannot)\b", re.IGNORECASE)
@@ -499,8 +499,27 @@ def sizes_measured_before(attempts: Path, step_name: str) -> tuple[int, ...]:
     return tuple(sorted({size for raw in raws if raw is not None for size in measured_sizes(raw.content or b"")}))
 
 
-def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any]) -> Line:
-    """Judge the bytes of one measurement against what was planned."""
+def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any], times: DriverTimes | None = None) -> Line:
+    """Judge the bytes of one measurement against what was planned. times: what the driver's clock says about it.
+
+    `started_utc` is what the kernel's node said if that can be true, else what the script's node said, else when the driver
+    saw the end; a warning says so.
+    """
+    line = _read_line(raw, path, kernel, parameters)
+    claims = (line.content.get("started_utc"), _object(raw.status).get("started_utc"))
+    claims = tuple(one for one in claims if one is not None)
+    if times is None or not claims:
+        return line
+    known = (utc_or_none(one) for one in claims)
+    line.started_utc = next((one for one in known if one is not None and not times.off_s(one)), times.latest_utc)
+    if line.started_utc != claims[0]:
+        claimed_utc = utc_or_none(claims[0])
+        found = "no time" if claimed_utc is None else f"at least {off_words(times.off_s(claimed_utc))} by the driver's clock"
+        line.warnings.append(("clock_off", f"started_utc {_shown(claims[0])} is {found}: {line.started_utc} orders it"))
+    return line
+
+
+def _read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any]) -> Line:
     status = _object(raw.status)
     return_code = whole(status.get("rc"))
     started_utc = utc_or_none(status.get("started_utc"))
@@ -579,11 +598,6 @@ def finite(value: object) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
-
-
-def utc_or_none(value: object) -> str | None:
-    """Return a moment in our form, or None."""
-    return value if isinstance(value, str) and _UTC.fullmatch(value) else None
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hpcq.clock import DriverTimes
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
 from hpcq.evidence.rules import COURSE, RULES, cpu_list
@@ -41,11 +42,14 @@ def merged(base: Any, change: Any) -> Any:
 
 def changed(case: dict[str, Any]) -> dict[str, Any]:
     base = PAIRS[case["base"]]
-    return {key: merged(base[key], case[key]) for key in ("line", "client_facts", "server_facts")}
+    same = {key: merged(base[key], case[key]) for key in ("line", "client_facts", "server_facts")}
+    return same | {"driver_times": case.get("driver_times")}
 
 
 def judged(pair: dict[str, Any]) -> Judgement:
-    return judge(JudgedResult(pair["line"], pair["line"]["options"], pair["client_facts"], pair["server_facts"]))
+    times = pair.get("driver_times")
+    facts = pair["client_facts"], pair["server_facts"]
+    return judge(JudgedResult(pair["line"], pair["line"]["options"], *facts, driver_times=times and DriverTimes(*times)))
 
 
 def found(judgement: Judgement) -> list[tuple[str, str | None]]:
@@ -127,7 +131,8 @@ def swapped(pair: dict[str, Any]) -> dict[str, Any]:
     if "direction" in line["options"]:
         back = line["options"]["direction"] == "client_to_server"
         line["options"]["direction"] = "server_to_client" if back else "client_to_server"
-    return {"line": line, "client_facts": pair["server_facts"], "server_facts": pair["client_facts"]}
+    facts = {"client_facts": pair["server_facts"], "server_facts": pair["client_facts"]}
+    return {"line": line, **facts, "driver_times": pair.get("driver_times")}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
@@ -205,7 +210,14 @@ def test_unavailable_sources_raise_nothing(case: dict[str, Any]) -> None:
     silent = judged(pair)
     told = {rule for rule, _ in found(silent)}
     told -= {row.rule.name for row in COURSE}  # of the kernel's own line
-    assert told <= {"interface_unverified", "small_buffer", "sender_fell_behind", "loss_at_receive_socket", "clock_stepped"}
+    assert told <= {
+        "interface_unverified",
+        "small_buffer",
+        "sender_fell_behind",
+        "loss_at_receive_socket",
+        "clock_stepped",
+        "clock_off",
+    }
     assert silent.crossed_interface is CrossedInterface.UNKNOWN
     assert silent.invalid_reason is None
 

@@ -110,7 +110,7 @@ class RunBuilder:
     def journal(self, event: str, **fields: Any) -> None:
         """Append one event."""
         with self.journal_open() as journal:
-            journal.append(event, **fields)
+            journal.append(event, **{"utc": utc(self.seconds), **fields})
 
     @contextmanager
     def journal_open(self) -> Iterator[Journal]:
@@ -128,12 +128,12 @@ class RunBuilder:
     def submit(self, job_id: str, attempt_no: int = 1) -> None:
         """Up to a submission that the scheduler accepted."""
         pair = self.pairs[int(job_id[1:]) - 1]
-        tag = self.tag(job_id, attempt_no)
+        tag, now = self.tag(job_id, attempt_no), {"utc": utc(self.seconds)}
         with self.journal_open() as journal:
             journal.append_all(
                 [
-                    {"event": "attempt", "job": job_id, "attempt_no": attempt_no, "tag": tag, "nodes": list(pair)},
-                    {"event": "submitted", "tag": tag, "scheduler_job_id": str(100 + int(job_id[1:]))},
+                    {"event": "attempt", "job": job_id, "attempt_no": attempt_no, "tag": tag, "nodes": list(pair)} | now,
+                    {"event": "submitted", "tag": tag, "scheduler_job_id": str(100 + int(job_id[1:]))} | now,
                 ]
             )
 
@@ -143,7 +143,7 @@ class RunBuilder:
         pair = list(self.pairs[int(job_id[1:]) - 1])
         times = {"started_utc": utc(self.seconds), "ended_utc": utc(self.seconds + 9)}
         ending = {"outcome": outcome, "reason": reason, "nodes": pair, "rc": 0 if outcome == "completed" else 1}
-        self.journal("ended", tag=tag, measured=[], **ending, **times)
+        self.journal("ended", tag=tag, measured=[], **ending, **times, utc=utc(self.seconds + 10))
 
     def attempt(self, job_id: str, attempt_no: int = 1, *, steps: Iterable[Step] | None = None) -> Path:
         """A completed attempt with a valid line for each step; returns its folder."""

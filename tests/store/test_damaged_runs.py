@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from hpcq.errors import StoreError
+from hpcq.evidence.judge import judge
+from hpcq.evidence.rules import VERSION
+from hpcq.store.keep.check_and_prune import rejudge
 from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder, ask, load
 from tests.store.test_store import builder, damaged, database, reasons
@@ -68,6 +71,44 @@ def test_what_is_no_file_is_not_waited_for(builder: RunBuilder, database: Path, 
     load(database, builder)
     [found] = reasons(database, "failed")
     assert found.startswith("no result line; exit code 4")
+
+
+@pytest.mark.promise("Where a node's clock cannot be right, the driver's clock orders its results, and each of them says so.")
+@pytest.mark.parametrize(
+    ("claimed", "words"),
+    [
+        ("9999-99-99T99:99:99Z", "is no time: 2026-11-21T02:00:02"),
+        ("2099-01-01T00:00:00.000000Z", "days ahead by the driver's clock"),
+        ("1970-01-01T00:12:00.000000Z", "days behind by the driver's clock"),
+        ("2026-11-21T03:30:00.000000Z", "89 min ahead by the driver's clock"),
+    ],
+)
+def test_a_clock_that_cannot_be_right_orders_nothing(builder: RunBuilder, database: Path, claimed: str, words: str) -> None:
+    builder.submit("j00001")
+    folder = builder.measure("j00001", steps=[(1, 2)])
+    line = builder.line("j00001", (1, 1), started_utc=claimed)
+    line["evidence"]["server"] |= {"before_utc": claimed, "after_utc": claimed}
+    builder.write_line("j00001", 1, (1, 1), line)
+    builder.write_line("j00001", 1, (1, 3), line).with_suffix(".status").write_text(
+        json.dumps({"rc": 0, "started_utc": claimed})
+    )
+    (folder / "started.json").write_text(json.dumps({"started_utc": claimed}))
+    seen_utc = "2026-11-21T02:00:40.000000Z"
+    tag, nodes = builder.tag("j00001", 1), ["n1", "n2"]
+    times = {"started_utc": claimed, "ended_utc": claimed, "utc": seen_utc}
+    builder.journal("ended", tag=tag, outcome="completed", reason="", nodes=nodes, rc=0, measured=[], **times)
+    load_run(database, builder.path, judge=judge)
+    measured = "SELECT started_utc FROM v_results WHERE outcome = 'measured' ORDER BY repetition_no"
+    assert ask(database, measured) == ["2026-11-21T02:00:02.000000Z", "2026-11-21T02:00:00.000000Z", seen_utc]
+    said = ask(database, "SELECT message FROM warning WHERE name = 'clock_off' ORDER BY result_id")
+    assert len(said) == 2
+    assert words in said[0]
+    assert said[1].endswith(f"{seen_utc} orders it")
+    assert ask(database, "SELECT ended_utc FROM attempt") == [seen_utc]
+    assert max(ask(database, "SELECT last_seen_utc FROM node_boot")) <= seen_utc
+    found = ask(database, "SELECT message FROM v_findings WHERE rule = 'clock_off'")
+    assert [one.startswith("n2: its clock is ") for one in found] == [True] * (0 if claimed.startswith("9999") else 2)
+    assert rejudge(database, judge, VERSION + 1).changed_count == 0
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hpcq.clock import utc_or_none
 from hpcq.run_folder.journal import Attempt, StepKey
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.run_folder.spools import MEASURED_CODES, spooled_steps
@@ -245,8 +246,8 @@ class AttemptFiles:
             "native_state": report.native_state if report else None,
             "nodes": list(attempt.nodes),
             "rc": exit_file.get("rc"),
-            "started_utc": started.get("started_utc"),
-            "ended_utc": exit_file.get("ended_utc"),
+            "started_utc": utc_or_none(started.get("started_utc")),
+            "ended_utc": utc_or_none(exit_file.get("ended_utc")),
             "measured": sorted(measured_steps(folder)),
         }
         if attempt.shared:

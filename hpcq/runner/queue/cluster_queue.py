@@ -186,8 +186,8 @@ class Claims:
 
     def _watch_earlier(self, attempt: Attempt) -> None:
         """Look for what an earlier driver withdrew while its submit command had not ended."""
-        if attempt.reason == _UNDER_WAY and attempt.ended_utc:
-            age_s = (parse_utc(utc_now()) - parse_utc(attempt.ended_utc)).total_seconds()
+        if attempt.reason == _UNDER_WAY and attempt.end_seen_utc:
+            age_s = (parse_utc(utc_now()) - parse_utc(attempt.end_seen_utc)).total_seconds()
             if age_s < _ARRIVES_WITHIN_S:
                 self._watch(attempt.tag, age_s, under_way=True)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from hpcq import nodelist
+from hpcq.clock import CLOCK_TOLERANCE_S, seconds_between, utc_or_none
 from hpcq.definition.model import Cluster, running
 from hpcq.described.output import limit_s, programs_text
 from hpcq.kernels import kernel
@@ -26,7 +27,7 @@ from hpcq.run_folder.lines import sizes_measured_before
 from hpcq.run_folder.paths import write_text
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState
-from hpcq.units import count_of, parse_utc
+from hpcq.units import count_of
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Turn a pair of the plan into a job's folder: final parameters and a complete script.
@@ -351,13 +352,15 @@ def _measured(event: Mapping[str, Any], attempt: Attempt) -> dict[int, frozenset
 def _node_seconds(event: Mapping[str, Any], attempt: Attempt) -> float:
     """Return the node-seconds of an ended attempt.
 
-    Without an end time, it ran until hpcq noticed the end, at most for its time limit.
+    Without an end time, it ran until hpcq noticed the end, at most for its time limit. Both times are of the node's clock:
+    if somebody set that clock meanwhile, the time limit bounds what they say.
     """
-    started, ended = event.get("started_utc"), event.get("ended_utc")
+    started, ended = utc_or_none(event.get("started_utc")), utc_or_none(event.get("ended_utc"))
     if not started:
         return 0.0
-    took_s = max(0.0, (parse_utc(ended or event.get("utc") or started) - parse_utc(started)).total_seconds())
-    return len(event["nodes"]) * (took_s if ended else min(took_s, attempt.walltime_s))
+    took_s = max(0.0, seconds_between(started, ended or event.get("utc") or started) or 0.0)
+    within_limit = ended is not None and took_s <= attempt.walltime_s + CLOCK_TOLERANCE_S
+    return len(event["nodes"]) * (took_s if within_limit else min(took_s, attempt.walltime_s))
 
 
 def powered_down_words(cluster: str, nodes: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hpcq.clock import DriverTimes
 from hpcq.errors import UserError
 from hpcq.evidence.judgement import Judge, JudgedResult
 from hpcq.kernels import kernels
@@ -411,9 +412,11 @@ def _findings(database: Connection, result_id: int) -> list[tuple[Any, ...]]:
 def _stored(database: Connection, result_id: int) -> JudgedResult:
     """A result in the form in which loading gave it to the rules, from the stored line and the facts of the nodes."""
     head = database.execute(
-        "SELECT k.name AS kernel, ps.json AS parameters, x.granted_set_id, x.attempt_id, j.client_node_id, j.server_node_id"
+        "SELECT k.name AS kernel, ps.json AS parameters, x.granted_set_id, x.attempt_id, j.client_node_id, j.server_node_id,"
+        " a.committed_utc AS earliest_utc, a.ended_utc AS latest_utc"
         " FROM result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
-        " JOIN kernel k ON k.kernel_id = ps.kernel_id JOIN job j ON j.job_id = x.job_id WHERE x.result_id = ?",
+        " JOIN kernel k ON k.kernel_id = ps.kernel_id JOIN job j ON j.job_id = x.job_id"
+        " LEFT JOIN attempt a ON a.attempt_id = x.attempt_id WHERE x.result_id = ?",
         (result_id,),
     ).fetchone()
     metrics = "SELECT n.name, m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
@@ -430,7 +433,9 @@ def _stored(database: Connection, result_id: int) -> JudgedResult:
     if described is not None:
         line |= told_of(described, json.loads(head["parameters"]))
     facts = [_facts(database, head["attempt_id"], head[f"{end}_node_id"]) for end in _ENDS]
-    return JudgedResult(line, json.loads(head["parameters"]), facts[0], facts[1])
+    known = head["earliest_utc"] and head["latest_utc"]
+    times = DriverTimes(head["earliest_utc"], head["latest_utc"]) if known else None
+    return JudgedResult(line, json.loads(head["parameters"]), facts[0], facts[1], driver_times=times)
 
 
 def _ends(database: Connection, result_id: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpcq.clock import DriverTimes
 from hpcq.definition.described import know_folder
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
@@ -23,7 +24,7 @@ from hpcq.kernels import SIZE_OPTION
 from hpcq.planning.links import split
 from hpcq.planning.plan import job_name_of, pair_index_of
 from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
-from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw, skipped_sizes, utc_or_none, whole
+from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw, skipped_sizes, whole
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none, read_regular
 from hpcq.run_folder.spools import SPOOL, Spool
 from hpcq.store.database import transaction, writing
@@ -301,8 +302,9 @@ class ClusterLoader(PlanRows):
         self.notes.append(f"{self._path_below(source.path)}: {len(lines)} lines about one measurement; one of them counts")
         test = self._tests[source.step[0]]
         for raw in lines[:-1]:
-            line = read_line(raw, source.path, test.test.kernel, test.test.parameters)
-            self._judged(line, test.test, facts, source.job)
+            times = source.attempt.driver_times
+            line = read_line(raw, source.path, test.test.kernel, test.test.parameters, times)
+            self._judged(line, test.test, facts, source.job, times)
             if line.outcome is Outcome.MEASURED:
                 return raw
         return lines[-1]
@@ -337,8 +339,9 @@ class ClusterLoader(PlanRows):
 
     def _write(self, source: Source, facts: Facts, result_id: int, ingest_file_id: int, raw: RawLine) -> None:
         keys, job = self._tests[source.step[0]], source.job
-        line = read_line(raw, source.path, keys.test.kernel, keys.test.parameters)
-        judgement = self._judged(line, keys.test, facts, job)
+        times = source.attempt.driver_times
+        line = read_line(raw, source.path, keys.test.kernel, keys.test.parameters, times)
+        judgement = self._judged(line, keys.test, facts, job, times)
         place = Place(
             result_id=result_id,
             job_id=job.job_id,
@@ -351,11 +354,12 @@ class ClusterLoader(PlanRows):
             build_id=self._builds_of(job).of_line(line, keys.test.toolchain),
             ingest_file_id=ingest_file_id,
             node_ids=self._ends_of(job),
+            driver_times=times,
         )
         self._writer.add(line, place, judgement)
         self.read_count += 1
 
-    def _judged(self, line: Line, test: Test, facts: Facts, job: JobKeys) -> Judgement:
+    def _judged(self, line: Line, test: Test, facts: Facts, job: JobKeys, times: DriverTimes) -> Judgement:
         if line.outcome is not Outcome.MEASURED:
             return Judgement()
         line.reason = elsewhere(line.content, self._nodes_of(job))
@@ -365,7 +369,7 @@ class ClusterLoader(PlanRows):
         named = self._nodes_of(job)
         ends = (named[0], named[:2][-1])
         both = facts[job.nodes[0]], facts[job.nodes[:2][-1]]
-        judgement = self._judge(JudgedResult(line.content, test.parameters, *both, ends))
+        judgement = self._judge(JudgedResult(line.content, test.parameters, *both, ends, times))
         if judgement.invalid_reason is not None:
             line.outcome, line.reason = Outcome.INVALID, judgement.invalid_reason
         return judgement
@@ -533,6 +537,7 @@ class LinkLoader(ClusterLoader):
             reason=f"{where}/{cause.nodes[0]}: {cause.reason}" if cause.reason and cause.outcome != "completed" else "",
             exit_code=cause.exit_code,
             started_utc=min(started) if started else None,
+            end_seen_utc=max((one.end_seen_utc or "" for one in sides), default="") or None if over else None,
             ended_utc=max((one.ended_utc or "" for one in sides), default="") or None if over else None,
         )
 
@@ -589,8 +594,8 @@ class LinkLoader(ClusterLoader):
                 "reaches": ways.get("ways", {}).get(side),
                 "expected_wait_s": float(wait_s) if isinstance(wait_s, (int, float)) else None,
                 "submitted_utc": end.submitted_utc,
-                "started_utc": utc_or_none(end.started_utc),
-                "ended_utc": utc_or_none(end.ended_utc),
+                "started_utc": end.started_utc,
+                "ended_utc": end.ended_utc,
             }
             self._replace_end(attempt_id, side, row)
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import kernels, units
+from hpcq.clock import utc_or_none
 from hpcq.definition.model import Test, of_nodes, of_set
 from hpcq.errors import HpcqError
 from hpcq.planning.plan import job_name_of, nodes_of_pair
 from hpcq.run_folder.journal import Attempt, JournalState, fold, read_journal
-from hpcq.run_folder.lines import INTEGER_MAX, Line, mapping, utc_or_none, whole
+from hpcq.run_folder.lines import INTEGER_MAX, Line, mapping, whole
 from hpcq.run_folder.paths import RunFolder, read_json_or_none
 from hpcq.run_folder.spools import of_pairs
 from hpcq.units import utc_now
@@ -610,8 +611,8 @@ class PlanRows:
                     "exit_code": whole(attempt.exit_code),
                     "committed_utc": attempt.committed_utc,
                     "submitted_utc": attempt.submitted_utc,
-                    "started_utc": utc_or_none(attempt.started_utc) or self._started(attempt),
-                    "ended_utc": utc_or_none(attempt.ended_utc),
+                    "started_utc": attempt.started_utc or self._started(attempt),
+                    "ended_utc": attempt.ended_utc,
                 },
             )
             found.setdefault(attempt.job, []).append((attempt, attempt_id))
@@ -619,7 +620,8 @@ class PlanRows:
 
     def _started(self, attempt: Attempt) -> str | None:
         started = read_json_or_none(self._attempt_folder(attempt) / "started.json") or {}
-        return utc_or_none(started.get("started_utc"))
+        claimed_utc = utc_or_none(started.get("started_utc"))
+        return None if claimed_utc is None else attempt.driver_times.believed(claimed_utc)
 
     def _attempt_folder(self, attempt: Attempt) -> Path:
         return self._folder.attempt(self.cluster, *(attempt.place or (attempt.job, attempt.attempt_no)))

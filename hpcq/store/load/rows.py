@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.evidence.judgement import Judgement
-from hpcq.run_folder.lines import Line, Outcome, finite, mapping, utc_or_none, whole
+from hpcq.run_folder.lines import Line, Outcome, finite, mapping, whole
 from hpcq.store.load.row_keys import RowKeys, canonical, unit_or_number
 
 _FLUSH_ROWS = 50_000
@@ -52,6 +53,8 @@ class Place:
     ingest_file_id: int | None
     #: Of the client and the server; of MPI, of each rank.
     node_ids: tuple[int, ...]
+    #: What the driver's clock says about when it was measured.
+    driver_times: DriverTimes
 
 
 class ResultWriter:
@@ -161,7 +164,7 @@ class ResultWriter:
         for end_index, (end, node_id) in enumerate(zip(end_names(len(place.node_ids)), place.node_ids, strict=True)):
             evidence = mapping(ends.get(end))
             if evidence:
-                self._put("evidence_end", (place.result_id, end_index, *self._end(evidence, node_id, line)))
+                self._put("evidence_end", (place.result_id, end_index, *self._end(evidence, node_id, line, place)))
                 unusable = [
                     *self._counters(evidence, (place.result_id, end_index)),
                     *self._gauges(evidence, (place.result_id, end_index)),
@@ -173,7 +176,7 @@ class ResultWriter:
         if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in ends_expected):
             line.warnings.append(("evidence_missing", "the line lacks the evidence of an end"))
 
-    def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line) -> tuple[Any, ...]:
+    def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line, place: Place) -> tuple[Any, ...]:
         endpoint_id = self._names.row(
             "endpoint",
             node_id=node_id,
@@ -186,7 +189,7 @@ class ResultWriter:
         unavailable = {name: str(reason) for name, reason in mapping(evidence.get("unavailable")).items()}
         return (
             endpoint_id,
-            self._boot(evidence, node_id, before_utc or line.started_utc),
+            self._boot(evidence, node_id, place.driver_times.believed(before_utc) if before_utc else line.started_utc),
             whole(evidence.get("pid")),
             whole(evidence.get("cpu_index")),
             before_utc,
