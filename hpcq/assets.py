@@ -31,8 +31,11 @@ def snakefile() -> Path:
 
 
 def database_schema() -> Path:
-    """The SQL text of results.db."""
-    return _root() / "results.db.schema"
+    """The SQL text of results.db.
+
+    It lies in the package, not where people type `rm results.db*`. The one at the top of the sources is its copy to read.
+    """
+    return _PACKAGE / "store" / "results.db.schema"
 
 
 def kernel_sources() -> Path:

@@ -77,6 +77,16 @@ def directive_value(value: object) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def yaml_word(value: str) -> str:
+    """A text in a YAML file, that is read back as this text: plain where that is safe, else in quotes."""
+    is_plain = re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*", value) and value.lower() not in _YAML_WORDS
+    return value if is_plain else json.dumps(value)
+
+
+#: What YAML 1.1 reads as a truth value, or as nothing.
+_YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
+
+
 def launch_word(value: str) -> str:
     """One word of a launcher line: quoted, except for the placeholders of the job script, which the shell fills in."""
     pieces = re.split(r"(\{(?:node|client|server|nodes|count|hostfile)\})", value)
@@ -162,6 +172,7 @@ def _environment(folder: Path, *, page: bool) -> Environment:
     )
     environment.filters["q"] = shell_word
     environment.filters["directive"] = directive_value
+    environment.filters["y"] = yaml_word
     environment.filters["launch_word"] = launch_word
     environment.filters["code"] = with_code
     environment.filters["human"] = units.human

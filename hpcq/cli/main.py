@@ -455,9 +455,21 @@ def complain(message: str, hint: str | None = None) -> None:
     text = "\n".join(
         f"error: {line}" if number == 0 or _is_place(line) else line for number, line in enumerate(message.split("\n"))
     )
-    print(text, file=sys.stderr)  # noqa: T201
+    print(_wrapped(text), file=sys.stderr)  # noqa: T201
     if hint:
-        print(f"\nhint: {hint}", file=sys.stderr)  # noqa: T201
+        print(f"\n{_wrapped(f'hint: {hint}')}", file=sys.stderr)  # noqa: T201
+
+
+def _wrapped(text: str) -> str:
+    """Lines broken at words to the width of a terminal; elsewhere as they are, for whoever searches them."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return text
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": "  "}
+    return "\n".join(textwrap.fill(line, width, **options) if len(line) > width else line for line in text.split("\n"))
 
 
 def _is_place(line: str) -> bool:

@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -106,7 +107,8 @@ def as_mapping(row: object) -> Mapping[str, Any]:
 # Tables for terminals of any width: never a value cut off, no line longer than the terminal.
 #
 # If the terminal is too narrow, in this order: values that are the same in all rows move above them, columns move
-# together, long words fold within their column, and at last each row becomes a block of lines.
+# together, long words fold within their column, rows that share values stand below these, and at last each row becomes a
+# block of lines.
 
 
 #: Characters between two columns.
@@ -138,13 +140,78 @@ def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None,
         yield Text(", ".join(words))
     gap = _GAP if _width(fields, columns, _GAP) <= width else 1
     fold = _width(fields, columns, gap) > width
-    if fold and _width(fields, columns, gap, _FOLDED) > width:
+    narrow = fold and _width(fields, columns, gap, _FOLDED) > width
+    if fold and (shared := _shared(fields, columns, width, runs_max=len(fields) if narrow else len(fields) // 2)):
+        yield from _sections(fields, columns, shared, title)
+        return
+    if narrow:
         yield from _blocks(fields, columns, title)
         return
     table = _table(fields, columns, title, fold=fold)
     if gap == 1:
         table.padding = (0, 0, 0, 0)
     yield table
+
+
+def _runs(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[list[Mapping[str, Any]]]:
+    """Rows that follow each other and have the same values in these columns."""
+    return [list(found) for _, found in groupby(rows, key=lambda row: [cell(one, row) for one in columns])]
+
+
+def _shared(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], width: int, *, runs_max: int) -> list[Column] | None:
+    """Return the columns whose values move above the rows that share them, so that the others fit; None if none do.
+
+    It takes those first that make the fewest sections. runs_max: how many sections there may be.
+    """
+    above: list[Column] = []
+    text = [one for one in columns if not _numeric(one, rows)]
+    while left := [one for one in text if one not in above]:
+        if len(above) + 1 >= len(columns):
+            break
+        above.append(min(left, key=lambda one: (len(_runs(rows, [*above, one])), columns.index(one))))
+        runs = _runs(rows, above)
+        if len(runs) > runs_max:
+            break
+        if sum(_widths(runs, [one for one in columns if one not in above])) + 2 * len(columns) - 2 * len(above) <= width:
+            return above
+    return None
+
+
+def _widths(runs: Sequence[Sequence[Mapping[str, Any]]], columns: Sequence[Column]) -> list[int]:
+    """The width of each column over all sections."""
+    from rich.cells import cell_len
+
+    return [max(cell_len(text) for run in runs for text in (head(one), *cells(one, run))) for one in columns]
+
+
+def _sections(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], above: Sequence[Column], title: str | None
+) -> Iterator[Text]:
+    """A line of shared values, and below it the rows that have them, in columns that go through all sections."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    if title:
+        yield Text(visible(title))
+    runs = _runs(rows, above)
+    rest = [one for one in columns if one not in above]
+    widths, numeric = _widths(runs, rest), [_numeric(one, rows) for one in rest]
+
+    def line(texts: Sequence[str], styles: Sequence[str | None]) -> Text:
+        found = Text(overflow="fold")
+        for text, wide, right, style in zip(texts, widths, numeric, styles, strict=True):
+            blanks = " " * (wide - cell_len(text))
+            found.append("  ").append(f"{blanks}{text}" if right else f"{text}{blanks}", style or "")
+        found.rstrip()
+        return found
+
+    yield line([head(one) for one in rest], [None] * len(rest))
+    for run in runs:
+        words = [f"{head(one)} {cell(one, run[0])}" for one in columns if one in above and cell(one, run[0])]
+        yield Text(", ".join(words), style="" if "NO_COLOR" in os.environ else "bold")
+        shown = [cells(one, run) for one in rest]
+        for number, row in enumerate(run):
+            yield line([texts[number] for texts in shown], [one.style(row[one.name]) if one.style else None for one in rest])
 
 
 def _blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str | None) -> Iterator[Text]:

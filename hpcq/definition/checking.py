@@ -513,7 +513,16 @@ def _complain(section: type[Section], detail: ErrorDetails, document: Document, 
     elif detail["type"] == "hpcq":
         document.complain(where, context["message"], context["hint"] or None, at_key=at_key)
     else:
-        document.complain(where, _message(detail, context))
+        document.complain(
+            where, _message(detail, context), _missing_hint(section, detail["loc"]) if detail["type"] == "missing" else None
+        )
+
+
+def _missing_hint(section: type[Section], loc: tuple[int | str, ...]) -> str | None:
+    """Return what may be written under a key that is missing: its description, as the reference of keys has it."""
+    fields = _section_at(section, loc[:-1]).model_fields.items()
+    field = next((one for name, one in fields if loc[-1] in {name, one.alias}), None)
+    return f"{loc[-1]}: {field.description}" if field is not None and field.description else None
 
 
 def _message(detail: ErrorDetails, context: dict[str, Any]) -> str:

@@ -394,6 +394,8 @@ class JournalState:
         self.not_run: dict[int, str] = {}
         #: Why the run was cancelled; empty if it was not.
         self.cancelled = ""
+        #: If no job of it could start: what to do about it.
+        self.remedy = ""
         #: What the run waits for, since when and until when; empty if it does not wait.
         self.waiting = ""
         #: Nodes that were switched off when a driver last looked, folded, and since when it has seen them so; by cluster.
@@ -422,7 +424,7 @@ class JournalState:
             case "not_run":
                 self._give_up(pair_index_of(event["job"]), event["reason"])
             case "cancel":
-                self.cancelled = event["reason"]
+                self.cancelled, self.remedy = event["reason"], event.get("remedy", "")
             case "waiting":
                 self.waiting = event["reason"]
             case "powered_down":

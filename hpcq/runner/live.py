@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from hpcq.errors import UserError
+from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
-from hpcq.run_folder.journal import read_journal_from
-from hpcq.run_folder.paths import RunFolder, read_json
+from hpcq.run_folder.journal import Attempt, read_journal_from
+from hpcq.run_folder.lines import mapping
+from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
 from hpcq.runner.queue.run_state import ClusterState, RunState, summary
 
 
@@ -42,12 +45,38 @@ class RunStatus:
         return {"run": self.run, "folder": self.folder, "clusters": [asdict(cluster) for cluster in self.clusters]}
 
 
+@dataclass(frozen=True, slots=True)
+class EndedTest:
+    """What one test of a pair brought, when its job has ended. value: the median of the main metric; None: no valid value."""
+
+    cluster: str
+    client: str
+    server: str
+    kernel: str
+    message_bytes: int | None
+    metric: str
+    value: float | None
+    #: Why there is no value.
+    reason: str
+
+
 class Watch:
     """Polls a run. It reads each journal on from where the last poll ended."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._states: dict[str, tuple[RunState, int]] = {}
+        self._told: set[str] = set()
+
+    def ended(self) -> Iterator[EndedTest]:
+        """Yield what jobs of pairs brought that have ended since the last call; of tournaments and links nothing."""
+        for name, (state, _) in self._states.items():
+            for attempt in state.attempts.values():
+                if attempt.live or attempt.tag in self._told:
+                    continue
+                self._told.add(attempt.tag)
+                if not attempt.shared and not attempt.side:
+                    yield from _ended_tests(self._run, name, state.plan, attempt)
 
     def look(self) -> RunStatus:
         """Return how far every cluster of the run is now."""
@@ -117,6 +146,22 @@ def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunStat
         return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})
     state = state_of(name)
     return ClusterStatus(name, _stage(folder), error, state.plan.cost.estimated_job_s, summary(state))
+
+
+def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt) -> Iterator[EndedTest]:
+    client, server = plan.pairs[attempt.pairs[0]]
+    folder = run.path / name / attempt.folder
+    for test in plan.tests_at(attempt.pairs[0]):
+        metric = next((one.name for one in kernel(test.kernel).metrics if one.better != "none"), None)
+        lines = [read_json_or_none(path) or {} for path in sorted(folder.glob(f"t{test.test_no}-r*.json"))]
+        if metric is None or not lines:
+            continue
+        found = [mapping(line.get("metrics")).get(metric) for line in lines if line.get("valid") is True]
+        values = [float(one) for one in found if isinstance(one, (int, float))]
+        reason = next((str(line["invalid_reason"]) for line in lines if line.get("invalid_reason")), attempt.reason)
+        size = test.parameters.get("message_bytes")
+        value = median(values) if values else None
+        yield EndedTest(name, client, server, test.kernel, size if isinstance(size, int) else None, metric, value, reason)
 
 
 def _new_state(run: RunFolder, name: str) -> RunState:

@@ -25,8 +25,9 @@ import math
 import re
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -84,6 +85,57 @@ class JobLimits:
 
 
 NO_LIMITS = JobLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition or queue as this user sees it: what one job may be, and its nodes."""
+
+    limits: JobLimits
+    is_default: bool = False
+    node_count: int = 0
+    idle_count: int = 0
+    #: Each class of nodes in the site's words: "4 nodes of 64 CPUs, 256 GB".
+    hardware: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.limits.partition
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether a job of two nodes of this user may run there now."""
+        most = self.limits.max_nodes
+        return not self.limits.refusals and self.limits.state == "UP" and self.node_count > 1 and (not most or most.value > 1)
+
+    def words(self) -> str:
+        """Return it as text for a person."""
+        limits = "; ".join([*self.limits.refusals, *self.limits.words()])
+        state = [] if self.limits.state == "UP" else [self.limits.state]
+        nodes = ", ".join(self.hardware) or f"{self.node_count} nodes"
+        return "; ".join([*state, f"{nodes}, {self.idle_count} idle", *([limits] if limits else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSurvey:
+    """What a scheduler says of its site to a user who has no cluster file yet.
+
+    name: of the cluster; "" where the scheduler has none. accounts: that this user may charge, the default one first.
+    mpi_launches: how programs of an MPI library are started there, by the name in its compiler's version, as Open MPI.
+    """
+
+    name: str = ""
+    partitions: tuple[Partition, ...] = ()
+    accounts: tuple[str, ...] = ()
+    mpi_launches: Mapping[str, str] = field(default_factory=dict)
+
+
+def node_classes(nodes: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """Return (words of one node, how many nodes) as text, the most frequent class first."""
+    counts = Counter[str]()
+    for words, count in nodes:
+        counts[words] += count
+    return tuple(f"{count} node{'s' if count != 1 else ''} of {words}" for words, count in counts.most_common())
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -264,6 +316,14 @@ class Adapter(ABC):
         return ()
 
     # -- the site ---------------------------------------------------------------------------------------------------
+
+    def survey_command(self) -> str | None:
+        """Ask for what `hpcq cluster new` offers to choose from; None if there is nothing to choose."""
+        return None
+
+    def read_survey(self, answer: str, account: str | None) -> SiteSurvey:  # noqa: ARG002
+        """Read that answer, with the limits of jobs that this account pays."""
+        return SiteSurvey()
 
     @abstractmethod
     def versions_command(self) -> str:

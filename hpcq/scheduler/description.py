@@ -75,6 +75,8 @@ class Description:
     title: str
     keys: tuple[Key, ...]
     takes: frozenset[SharedKey]
+    #: Shell text that succeeds on a machine from which this scheduler takes jobs; empty: on every machine.
+    found_by: str
     #: The template of the head of job scripts, below templates/.
     head_template: str
     default_mpi_launch: tuple[str, ...]

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hpcq import assets
-from hpcq.errors import StoreError
+from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
 from hpcq.writer_lock import sole_writer
 
@@ -299,7 +299,7 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
             hint = f"{consolation}; {told}" if consolation else told
             raise StoreError(f"{path}: locked by another process for {BUSY_TIMEOUT_S:.0f} s", hint) from error
         if "unable to open" in text and not path.absolute().parent.is_dir():
-            raise StoreError(
+            raise UserError(
                 f"{path}: cannot be written: there is no folder {path.parent}",
                 f"make that folder, or name another file with --db{'; ' + consolation if consolation else ''}",
             ) from error

@@ -8,6 +8,8 @@ import pytest
 
 from hpcq.definition import read_campaign
 from hpcq.definition.described import list_described
+from hpcq.definition.model import Pattern
+from hpcq.errors import UserError
 from hpcq.gate_kinds.base import GateAgainst
 from hpcq.gate_kinds.registry import gate_kinds
 from hpcq.kernels import kernel, own_kernels
@@ -27,9 +29,25 @@ FIXTURES = (here,)  # pytest looks for them in this module
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("A campaign without `pairs` and links lets each node meet two others.")
+def test_pairs_have_a_default(here: Path) -> None:
+    (here / "c.yaml").write_text("name: c\nclusters: [a]\ntests: [{kernel: tcp_stream}]\n")
+    found = read_campaign(here / "c.yaml")
+    assert (found.pairs.pattern, found.pairs.round_count, found.pairs_of_links) == (Pattern.ROUNDS, 2, False)
+
+
+@pytest.mark.promise("A complaint about a missing key says what may be written there.")
+def test_a_missing_key_says_what_may_be_written(here: Path) -> None:
+    (here / "c.yaml").write_text("name: c\ntests: [{kernel: tcp_stream}]\n")
+    with pytest.raises(UserError) as caught:
+        read_campaign(here / "c.yaml")
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("clusters: The clusters to measure: names of cluster files.")
+
+
 def test_missing_keys_and_empty_lists(here: Path) -> None:
     assert campaign_says("description: x\n") == [
-        f"c.yaml:1: {key}: missing: this key is required" for key in ("name", "clusters", "tests", "pairs")
+        f"c.yaml:1: {key}: missing: this key is required" for key in ("name", "clusters", "tests")
     ]
     assert campaign_says("name: c\nclusters: []\npairs: all\ntests: []\n") == [
         "c.yaml:2: clusters: 0 given: at least 1 needed",
@@ -59,7 +77,8 @@ VALID_KERNELS = f"valid are {', '.join([*own_kernels(), *list_described()])}"
     [
         ("kernel: tcp_strem", "kernel: 'tcp_strem' is not a kernel: the nearest is tcp_stream",
          VALID_KERNELS),
-        ("parameters: {}", "kernel: missing: this key is required", None),
+        ("parameters: {}", "kernel: missing: this key is required",
+         "kernel: The kernel to run; `hpcq kernels` lists them."),
         ("kernel: tcp_stream\n    parameters: {mesage_bytes: 1}",
          "mesage_bytes: not a parameter of tcp_stream: the nearest is message_bytes", OPTIONS),
         ("kernel: tcp_stream\n    parameters: {message_bytes: [1, 2]}",

@@ -42,7 +42,7 @@ from hpcq.scheduler.types import (
     Submission,
     Submitted,
 )
-from hpcq.transport import Here, quote
+from hpcq.transport import Completed, Here, quote
 from tests.driver.fake_clock import FakeClock
 
 NEVER = math.inf
@@ -141,6 +141,9 @@ class FakeScheduler(Scheduler):
 
     def submit_limit(self) -> int | None:
         return None
+
+    def probe(self, script: str) -> Completed:  # noqa: ARG002 - its nodes see what the head sees
+        return Completed(0, b"", "")
 
     # -- the world --------------------------------------------------------------------------------------------------------
 

@@ -129,7 +129,7 @@ def test_refusals_count_by_wave_and_not_by_job(tmp_path: Path) -> None:
 
     def refuse(one: Submission) -> Submitted | None:
         waves.add(site.clock.passed_s)
-        return Submitted(one.tag, None, "Invalid account", Fate.REFUSED) if len(waves) < 3 else None
+        return Submitted(one.tag, None, "Not today", Fate.REFUSED) if len(waves) < 3 else None
 
     site.scheduler.answer = refuse
     site.drive()
@@ -140,9 +140,9 @@ def test_refusals_count_by_wave_and_not_by_job(tmp_path: Path) -> None:
 @pytest.mark.promise("After three refused waves hpcq gives up the rest and quotes the scheduler.")
 def test_three_refused_waves_are_the_end(site: FakeSite) -> None:
     site = FakeSite(site.folder / "x", attempts=9)
-    site.scheduler.answer = lambda one: Submitted(one.tag, None, "Invalid account", Fate.REFUSED)
+    site.scheduler.answer = lambda one: Submitted(one.tag, None, "Not today", Fate.REFUSED)
     site.drive()
-    assert set(site.reasons().values()) == {"the scheduler refuses: Invalid account"}
+    assert set(site.reasons().values()) == {"the scheduler refuses: Not today"}
     assert len({at for at, _ in site.scheduler.submissions}) == 3
 
 

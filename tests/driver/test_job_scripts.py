@@ -84,7 +84,7 @@ def test_what_cannot_be_launched_at_once_is_launched_again(tmp_path: Path, progr
 
 def test_a_launcher_that_never_works_is_given_up(tmp_path: Path, programs: Programs) -> None:
     place, reason = run_job(tmp_path, programs, 99)
-    assert reason == "server_not_ready"
+    assert reason == "server_not_ready: Unable to create step for job 7"
     assert measured_steps(place) == frozenset()
     assert 1 < (tmp_path / "server").read_text().count("\n") < 10
 
@@ -194,7 +194,7 @@ case "$(cat "$2")" in *"'agent'"*) exec timeout -s KILL 3 "$@" ;; *) exec "$@" ;
 
 
 @pytest.mark.promise("A tournament whose agents the scheduler ended at the time limit is timed out.")
-@pytest.mark.parametrize(("walltime_s", "reason"), [(None, "agents_lost: "), (7, "time_limit")])
+@pytest.mark.parametrize(("walltime_s", "reason"), [(None, "agents_lost"), (7, "time_limit")])
 def test_a_tournament_whose_agents_are_ended_says_so(
     tmp_path: Path, programs: Programs, walltime_s: int | None, reason: str
 ) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
+from hpcq import assets
 from tests import REPOSITORY
 from tests.local.local_desk import LocalDesk
 from tests.store import run_folders
@@ -110,6 +111,13 @@ def marked_blocks(page: Path) -> list[tuple[set[int], list[str]]]:
 @pytest.mark.fast
 def test_the_reference_is_what_the_program_says() -> None:
     assert (REPOSITORY / "docs" / "cli.md").read_text() == reference.reference(), "make docs"
+
+
+@pytest.mark.promise("`rm results.db*` in a checkout takes nothing that hpcq needs.")
+def test_the_schema_to_read_is_that_of_the_program() -> None:
+    told = "results.db.schema and hpcq/store/results.db.schema differ: change both"
+    assert (REPOSITORY / "results.db.schema").read_bytes() == assets.database_schema().read_bytes(), told
+    assert assets.database_schema().parent != REPOSITORY
 
 
 @pytest.mark.parametrize(("name", "command"), LEAVES, ids=[name for name, _ in LEAVES])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.cli.output import sparkline
+from hpcq.cli.output import Column, fitted, sparkline
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast
@@ -55,14 +55,17 @@ with open(sys.argv[3], "w") as file:
 """
 
 
-def on_a_terminal(argv: list[str], folder: Path, columns: int, **environment: str) -> str:
-    """What a program writes to a pseudo-terminal of that width."""
+def on_a_terminal(
+    argv: list[str], folder: Path, columns: int, *, typed: str = "", expect: int | None = 0, **environment: str
+) -> str:
+    """What a program writes to a pseudo-terminal of that width, on which a person types."""
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR", "HPCQ_DB"}}
     kept |= {"TERM": "xterm-256color", "XDG_STATE_HOME": str(folder / "state")} | environment
     with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, cwd=folder, env=kept) as process:
         os.close(follower)
+        os.write(leader, typed.encode())
         said = b""
         try:
             while piece := os.read(leader, 65536):
@@ -71,7 +74,8 @@ def on_a_terminal(argv: list[str], folder: Path, columns: int, **environment: st
             pass
         finally:
             os.close(leader)
-        assert process.wait(timeout=120) == 0, said.decode()
+        code = process.wait(timeout=120)
+        assert expect in {None, code}, said.decode()
     return said.decode().replace("\r\n", "\n")
 
 
@@ -99,6 +103,27 @@ def test_verdicts_have_colour_and_no_color_takes_it_away(nights: History, tmp_pa
     argv = [sys.executable, "-c", _PROGRAM, json.dumps(["compare 30d..9d 2d --all"]), str(nights.database), "tables.json"]
     assert "\x1b[31mworse" in on_a_terminal(argv, tmp_path, 80)
     assert "\x1b[" not in on_a_terminal(argv, tmp_path, 80, NO_COLOR="1")
+
+
+@pytest.mark.promise("On a narrow terminal rows stand below what they share, a line each, and constant columns above all.")
+def test_rows_share_what_they_have_in_common() -> None:
+    sizes = [("tcp_pingpong", "round_trip_p50_ns", f"{2**k} B") for k in range(10)]
+    kernels = [("tcp_stream", "throughput_bps", "128 KiB"), ("udp_stream", "throughput_bps", "1400 B")]
+    names = ("kernel", "metric", "size")
+    same = {"client": "node-a", "server": "node-b", "median": 1e6, "lowest": 9e5, "highest": 2e6, "n": 3, "disturbed": "3 of 3"}
+    rows: list[dict[str, object]] = [
+        {**dict(zip(names, one, strict=True)), **same, "variant": f"of {one[0]}, 4 flows", "unit": one[1].rpartition("_")[2]}
+        for one in [*sizes, *kernels]
+    ]
+    texts = ("kernel", "client", "server", "size", "variant", "metric")
+    numbers = (Column(name, unit_field="unit") for name in ("median", "lowest", "highest"))
+    columns = (*(Column(name) for name in texts), *numbers, Column("n"), Column("disturbed"))
+    lines = [str(line) for line in fitted(rows, columns, None, width=80)]
+    assert lines[0] == "client node-a, server node-b, n 3, disturbed 3 of 3"
+    assert len(lines) == 2 + 3 + len(rows), lines
+    assert max(map(len, lines)) <= 80
+    assert lines[2] == "kernel tcp_pingpong, metric round_trip_p50_ns"
+    assert sum("round_trip_p50_ns" in line for line in lines) == 1
 
 
 @pytest.mark.promise("The line above a history shows its lowest and highest level.")

@@ -106,7 +106,7 @@ def test_a_job_with_other_nodes_measures_nothing_and_says_which_it_has(
 def test_a_job_with_its_nodes_goes_on(tmp_path: Path, kind: str, allocation: str) -> None:
     """Also where nobody on the node can expand the list: the result's own evidence decides then."""
     reason, place = ended(tmp_path, kind, allocation)
-    assert reason == "server_not_ready"
+    assert reason.startswith("server_not_ready")
     assert json.loads((place / "started.json").read_text())["allocation"] in {"n1 n2", "n2 n1", ""}
 
 

@@ -30,9 +30,10 @@ from hpcq.kernels import Shape, kernel
 from hpcq.planning.pairs import lap_length
 from hpcq.planning.plan import Coverage, Plan, coverage_of, nodes_of_pair
 from hpcq.run_folder.paths import RunFolder, read_json
-from hpcq.runner.live import ClusterStatus, RunStatus, Watch
+from hpcq.runner.live import ClusterStatus, EndedTest, RunStatus, Watch
 from hpcq.runner.queue.run_state import powered_down_words
 from hpcq.units import count_of, plain
+from hpcq.visible import visible
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder, read_json
@@ -151,7 +152,7 @@ _COLUMNS = [
 
 @contextlib.contextmanager
 def shown_progress(run: RunFolder) -> Iterator[None]:
-    """Show the run's progress on standard error until the block ends: a table on a terminal, elsewhere lines."""
+    """Show the run's progress on standard error until the block ends: a bar on a terminal, elsewhere lines."""
     done = threading.Event()
     thread = threading.Thread(target=_show, args=(run, done), daemon=True)
     thread.start()
@@ -172,24 +173,67 @@ def _show(run: RunFolder, done: threading.Event) -> None:
     if not sys.stderr.isatty():
         _lines(run, done)
         return
-    from rich.console import Console, Group
+    from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
-    from hpcq.cli.output import fitted
     from hpcq.visible import beneath
 
-    console = Console(file=beneath(sys.stderr))
+    console = Console(file=beneath(sys.stderr), highlight=False)
     live_options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}  # Rich would act on what it holds
+    watch = Watch(run)
     with Live(console=console, transient=True, auto_refresh=False, vertical_overflow="visible", **live_options) as live:
-        for status in _looks(run, done):
-            rows = [_row(one) for one in status.clusters]
-            live.update(Group(*fitted(rows, _COLUMNS, None, width=console.width)), refresh=True)
+        for status in _looks(watch, done):
+            for line in _ended_lines(watch):
+                console.print(Text(line), overflow="fold")
+            live.update(Text("\n".join(progress_bar(one, console.width) for one in status.clusters)), refresh=True)
+
+
+#: More lines of ended tests than this per look are counted.
+_LINES_MAX = 20
+
+
+def _ended_lines(watch: Watch) -> list[str]:
+    """A line for each test of a pair whose job has ended, at most so many that a person can follow."""
+    ended = list(watch.ended())
+    more = [f"and {count_of(len(ended) - _LINES_MAX, 'test')} more"] if len(ended) > _LINES_MAX else []
+    return [*map(_ended_line, ended[:_LINES_MAX]), *more]
+
+
+def _ended_line(one: EndedTest) -> str:
+    """`alpha: n1 > n2: tcp_stream 128 KiB: 191.2 Mbit/s: ok`."""
+    size = f" {units.human(one.message_bytes, 'bytes')}" if one.message_bytes is not None else ""
+    shown = (
+        f"{units.human_of(one.metric, one.value)}: ok" if one.value is not None else f"no value: {one.reason or 'not measured'}"
+    )
+    return visible(f"{one.cluster}: {one.client} > {one.server}: {one.kernel}{size}: {shown}")
+
+
+def progress_bar(cluster: ClusterStatus, width: int) -> str:
+    """One cluster in a line that fits: `alpha ####------ 12 of 30 results, 3 jobs run, 5 queued, ends 14:03:11`."""
+    counts = cluster.counts
+    if not counts:
+        return f"{cluster.name}: {cluster.stage}"
+    measured, planned = counts["measured_result_count"], counts["planned_result_count"]
+    attempts = counts["attempts"]
+    running = attempts.get("running", 0) + attempts.get("ending", 0)
+    words = f"{measured} of {planned}, {count_of(running, 'job')} running, {attempts.get('queued', 0)} queued"
+    if counts.get("waiting"):
+        words += f"; waits: {counts['waiting']}"
+    elif (ends := _ends(cluster, dt.datetime.now(dt.UTC))) != "-":
+        words += f", ends {ends}"
+    long = max(0, min(24, width - len(cluster.name) - len(words) - 3))
+    done = round(long * measured / planned) if planned else long
+    return " ".join(part for part in (cluster.name, "#" * done + "-" * (long - done), words) if part)
 
 
 def _lines(run: RunFolder, done: threading.Event) -> None:
     """Without a terminal: a line per cluster when its stage changes, and for each wave of jobs."""
     said: dict[str, tuple[str, int, float]] = {}
-    for status in _looks(run, done):
+    watch = Watch(run)
+    for status in _looks(watch, done):
+        for line in _ended_lines(watch):
+            click.echo(line, err=True)
         for one in status.clusters:
             stage, attempts, at = said.get(one.name, ("", 0, 0.0))
             now, count = time.monotonic(), one.counts.get("attempt_count", 0)
@@ -198,9 +242,8 @@ def _lines(run: RunFolder, done: threading.Event) -> None:
                 click.echo(progress_line(one), err=True)
 
 
-def _looks(run: RunFolder, done: threading.Event) -> Iterator[RunStatus]:
+def _looks(watch: Watch, done: threading.Event) -> Iterator[RunStatus]:
     """The state of the run, once per second and once more at the end."""
-    watch = Watch(run)
     while True:
         last = done.is_set()
         with contextlib.suppress(HpcqError, OSError):  # a file that is being written is read next time
@@ -475,8 +518,12 @@ def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
     from hpcq.runner.workflow import leading, run_workflow
 
     _say(f"run {run.run}: {near(run.path)}")
-    with leading(run), shown_progress(run) if target is None else contextlib.nullcontext():
-        code = run_workflow(run, target=target)
+    try:
+        with leading(run), shown_progress(run) if target is None else contextlib.nullcontext():
+            code = run_workflow(run, target=target)
+    except KeyboardInterrupt:
+        hint = f"hpcq status {run.run} shows what is still queued; hpcq resume {run.run} goes on, hpcq cancel {run.run} ends it"
+        raise HpcqError("stopped from the keyboard", hint) from None
     failures = failures_of(run)
     if code == 0 or failures:
         return failures
@@ -489,6 +536,7 @@ def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
 
 
 def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
+    from hpcq.cli.main import complain
     from hpcq.cli.read.results import print_run
     from hpcq.runner.live import status_of
 
@@ -498,9 +546,11 @@ def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
     for line in coverage_lines(status_of(run)):
         _say(line)
     outcome = print_run(run, database, as_json=as_json)
-    if status_of(run).cancelled and outcome == Exit.OK:
-        return Exit.INCOMPLETE
-    return outcome
+    status = status_of(run)
+    for cluster in status.clusters:
+        if found := cluster.counts.get("no_start"):
+            complain(f"{cluster.name}: no job of this run can start its programs: {found['words']}", found["remedy"])
+    return Exit.INCOMPLETE if status.cancelled and outcome == Exit.OK else outcome
 
 
 def _tell_failures(run: RunFolder, database: Path, failures: list[HpcqError], *, as_json: bool) -> int:

@@ -1,20 +1,25 @@
-"""`hpcq cluster`: list clusters, check what one has, build the kernels there."""
+"""`hpcq cluster`: list clusters, describe a new one, check what one has, build the kernels there."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hpcq.cli.options import Verbs, clusters_option, json_option
 from hpcq.cli.output import Column, print_json, print_rows
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from hpcq.runner.site.new_cluster import Choice
 
 
 @click.group(cls=Verbs)
 def cluster() -> None:
-    """List clusters, check what one of them has, build the kernels there."""
+    """List clusters, describe a new one, check what one of them has, build the kernels there."""
 
 
 @cluster.command("list")
@@ -34,6 +39,77 @@ def list_clusters(cluster_folders: Sequence[Path], as_json: bool) -> int:
     return Exit.OK
 
 
+@cluster.command("new")
+@click.argument("name", required=False)
+@click.option("--ssh", "ssh_host", metavar="HOST", help="A login node, as after ssh. Default: this machine.")
+@click.option(
+    "--ssh-config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="An ssh configuration file other than your own.",
+)
+@click.option(
+    "--scheduler", metavar="KIND", help="Kind of scheduler, as in cluster files. Default: the one that answers there."
+)
+@click.option("--partition", metavar="NAME", help="Partition or queue of the jobs.")
+@click.option("--account", metavar="NAME", help="Account to charge.")
+@click.option("--interface", metavar="NAME", help="Network interface under test, such as ib0.")
+@click.option("--work-directory", metavar="FOLDER", help="A folder there that login node and nodes share.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="A module that brings MPI; repeatable.")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where to write clusters/NAME.yaml and first-NAME.yaml. Default: here.",
+)
+def new(folder: Path, **given: Any) -> int:
+    """Look at a cluster, write its file and a first campaign, and check it.
+
+    It reads scheduler, partitions, accounts, shared folders and MPI where it runs, or on the login node --ssh names, and runs
+    one job of a second to see the interfaces of a node. On a terminal it asks where several answers are possible; else it
+    takes the first one and says so. It overwrites no file. Exit code as of `cluster check`.
+
+    \b
+    Example: hpcq cluster new here --scheduler local
+    """
+    from hpcq.runner.site.new_cluster import Wishes, look_around, refuse_existing, write_files
+    from hpcq.scheduler.kinds import describe
+
+    wishes = Wishes(**given)
+    if wishes.scheduler is not None:
+        describe(wishes.scheduler)
+
+    def paths(name: str) -> tuple[Path, Path]:
+        return folder / "clusters" / f"{name}.yaml", folder / f"first-{name}.yaml"
+
+    def free(name: str) -> None:
+        for path in paths(name):
+            refuse_existing(path)
+
+    found = look_around(wishes, _ask, free)
+    file, campaign = paths(found.name)
+    write_files({file: found.cluster_text(), campaign: found.campaign_text()})
+    click.echo(f"{file}: {found.version}")
+    click.echo(f"{campaign}: a first campaign")
+    outcome = _check(file, as_json=False)
+    words = f"hpcq run {campaign}" if outcome == Exit.OK else f"change {file}, then hpcq cluster check {found.name}"
+    click.echo(f"next: {words}", err=True)
+    return outcome
+
+
+def _ask(what: str, option: str, choices: Sequence[Choice]) -> str:
+    """Ask a person on a terminal; elsewhere take the first choice and say so. Raises UserError if there is none to take."""
+    values = ", ".join(one.value for one in choices)
+    if not sys.stdin.isatty():
+        if not choices:
+            raise UserError(f"{what}: hpcq cannot know it: {option} must say it")
+        click.echo(f"{what}: {choices[0].value}, of {values} ({option} names another)", err=True)
+        return choices[0].value
+    for one in choices:
+        click.echo(f"    {one.value:<16} {one.words}".rstrip(), err=True)
+    return str(click.prompt(what, default=choices[0].value if choices else None, err=True))
+
+
 @cluster.command()
 @click.argument("name")
 @clusters_option
@@ -46,11 +122,16 @@ def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     \b
     Example: hpcq cluster check local
     """
-    from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
+
+    return _check(find_cluster(name, None, cluster_folders), as_json=as_json)
+
+
+def _check(path: Path, *, as_json: bool) -> int:
+    from hpcq.definition.files.cluster import read_cluster
     from hpcq.runner.site.checking import check_cluster
 
-    items = check_cluster(read_cluster(find_cluster(name, None, cluster_folders)))
+    items = check_cluster(read_cluster(path))
     if as_json:
         print_json([one.to_json() for one in items])
     else:

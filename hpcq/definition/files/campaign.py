@@ -373,19 +373,20 @@ def check_pairs(document: Document) -> None:
         _check_pairs(document, pairs)
 
 
+#: Rounds of disjoint pairs where a campaign says nothing of pairs: each node meets two others.
+_ROUNDS = 2
+
+
 def _check_no_pairs(document: Document, data: dict[str, Any]) -> None:
-    """Without `pairs`, every cluster must be an end of a link."""
+    """With links but without `pairs`, every cluster must be an end of a link."""
     links, clusters = data.get("links"), data.get("clusters")
-    if not links:
-        document.complain(("pairs",), "missing: this key is required")
-        return
-    if not (document.clean(("links",)) and document.clean(("clusters",))):
+    if not links or not (document.clean(("links",)) and document.clean(("clusters",))):
         return  # what is wrong there is said there
     listed = [clusters] if isinstance(clusters, str) else clusters if isinstance(clusters, list) else []
     linked = {link.get(end) for link in links if isinstance(link, dict) for end in ("from", "to")}
     for name in listed:
         if name not in linked:
-            document.complain(("pairs",), f"missing: {shown(name)} is in no link, so its pairs must be said")
+            document.complain(("pairs",), f"missing: {shown(name)} is in no link, so its pairs must be said", _FORMS)
 
 
 def _check_pairs(document: Document, pairs: dict[str, Any]) -> None:
@@ -670,7 +671,8 @@ class CampaignFile(Section):
     nodes: NodesSection = Field(default=NodesSection(), description="Which nodes may be used.")
     pairs: PairsSection | None = Field(
         default=None,
-        description="How nodes become pairs. Required without links. Default with links: their nodes in a ring.",
+        description="How nodes become pairs. Default: `{rounds: 2}`, each node meets two others; with links: their nodes in a"
+        " ring.",
     )
     tests: list[TestSection] = Field(min_length=1, description="What each pair runs, in this order.")
     repetitions: int = Field(default=3, ge=1, le=10_000, description="How often each pair runs all its tests.")
@@ -723,7 +725,7 @@ def read_campaign(path: Path) -> Campaign:
     allocation = read_allocation(document)
     check_sets(document, allocation, tests)
     check_transport(document, tests)
-    pairs = PairChoice(Pattern.RING)
+    pairs = PairChoice(Pattern.RING) if document.data.get("links") else PairChoice(Pattern.ROUNDS, round_count=_ROUNDS)
     if file is not None and file.pairs is not None and document.clean(("pairs",)):
         pairs = read_pairs(file.pairs, path.parent, document)
     document.raise_complaints()
@@ -743,7 +745,7 @@ def read_campaign(path: Path) -> Campaign:
         budget=None if file.budget is None else budget(file.budget),
         evidence=Evidence(file.evidence),
         links=tuple(links),
-        pairs_of_links=file.pairs is None,
+        pairs_of_links=file.pairs is None and bool(links),
         allocation=allocation,
         toolchains=tuple(file.toolchains),
         network=file.network,

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import nodelist
-from hpcq.errors import TransportError
+from hpcq.errors import HpcqError, TransportError
 from hpcq.nodelist import natural
 from hpcq.planning.allocations import choose_allocations, estimate_s, rounds_of
 from hpcq.planning.plan import Plan, PlannedPair, pair_index_of
 from hpcq.planning.waves import choose_wave, nodes_within
+from hpcq.run_folder.failed_starts import StartWords, cause_of, first_error, words_of
+from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.drive.tournaments import Spools, Tournament, make_tournament, write_any
 from hpcq.runner.queue.account import Account
@@ -34,6 +36,7 @@ from hpcq.runner.queue.reservations import OwnReservation
 from hpcq.runner.queue.run_state import ClusterState, Job, Record, make_job
 from hpcq.runner.queue.yield_policy import WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
+from hpcq.transport import quote
 
 # ----------------------------------------------------------------------------------------------------------------------
 # What the driver of one cluster's own pairs holds.
@@ -89,6 +92,75 @@ class Pending:
     def __len__(self) -> int:
         """Return how many pairs wait, including those on hold."""
         return len(self.state.pending) if self.due is None else len(self.state.pending.keys() & self.due)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Look before the leap: while nothing is measured, a failure that every job will share ends the run.
+#
+#     words of ended jobs     with a known cause, on so many nodes that no single node explains them
+#     a job that never began  -> what an idle node says of the run's folder
+#
+# One bad node, or trouble that may pass, ends nothing: other jobs, and the next attempt, show what it was.
+
+
+class FirstJobs:
+    """What the first jobs of a run say about all others."""
+
+    def __init__(self, cluster_run: ClusterRun) -> None:
+        self._run = cluster_run
+        self._seen_count = 0
+        self._asked = False
+
+    def failure(self) -> tuple[str, str] | None:
+        """Return why no job of this run can start its programs, and the remedy; None while nothing shows that."""
+        state = self._run.state
+        if state.cancelled or state.measured_now_count:
+            return None
+        ended = [one for one in state.attempts.values() if one.outcome in _PROVING]
+        if len(ended) > self._seen_count:
+            self._seen_count = len(ended)
+            if (found := self._shared(ended)) is not None:
+                return found
+        folder = self._run.folder
+        failed = [one for one in state.attempts.values() if one.outcome == "failed" or one.state is JobState.FAILED]
+        if not self._asked and any(not (folder / one.folder / "started.json").exists() for one in failed):
+            self._asked = True
+            return self._of_node()
+        return None
+
+    def _shared(self, ended: Sequence[Attempt]) -> tuple[str, str] | None:
+        plan = self._run.plan
+        by_remedy: dict[str, list[tuple[Attempt, StartWords]]] = {}
+        for one in ended:
+            words = StartWords(one.reason) if one.outcome == "refused" else words_of(self._run.folder / one.folder)
+            cause = cause_of(words.text)
+            if cause is None or cause.may_pass:
+                continue
+            if cause.everywhere or words.on_each_node:
+                return words.text, cause.remedy
+            by_remedy.setdefault(cause.remedy, []).append((one, words))
+        for remedy, found in by_remedy.items():
+            # Any of these nodes may be the bad one. If no pair is without them, or each failed without the others, all fail.
+            suspects = set.intersection(*({*one.nodes} for one, _ in found))
+            alone = any(suspects.isdisjoint(plan.nodes_at(index)) for index in range(len(plan.pairs)))
+            if not alone and (len(found) > 1 or not found[0][0].shared):
+                return found[0][1].text, remedy
+        return None
+
+    def _of_node(self) -> tuple[str, str] | None:
+        """Return what an idle node says of the run's folder, if that explains a job that failed before its script began."""
+        queue = self._run.queue
+        with contextlib.suppress(HpcqError):
+            done = queue.scheduler.probe(f"cd {quote(self._run.root)} && : >.seen && rm .seen")
+            words = first_error(done.stderr or done.text)
+            cause = cause_of(words) if done.returncode != 0 else None
+            if cause is not None and "work_directory" in cause.remedy and not cause.may_pass:
+                return words, cause.remedy
+        return None
+
+
+#: Outcomes of jobs that say something about the next ones.
+_PROVING = frozenset({"failed", "refused", "completed", "lost"})
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -205,6 +277,7 @@ class Driver:
         self._started_s = self.clock.now_s()
         self._submitter = Submitter(cluster_run)
         self._spools = Spools(self.queue)
+        self._first_jobs = FirstJobs(cluster_run)
         self._wait = WaitForNodes(self.record, self.clock)
         #: The pairs to run now; None: all.
         self._due: frozenset[int] | None = None
@@ -295,6 +368,13 @@ class Driver:
     # -- refill -----------------------------------------------------------------------------------------------------
 
     def _refill(self, snapshot: QueueSnapshot, states: Sequence[NodeState]) -> None:
+        # An acceptance chooses its pairs as it goes, and a node on which nothing starts is what it looks for.
+        if self._due is None and (found := self._first_jobs.failure()) is not None:
+            words, remedy = found
+            self.record.note("cancel", reason=words, remedy=remedy)
+            self.cancel(words)
+            self._obey_cancel()
+            return
         if not self._pending() or self.queue.paused is not None:
             self._wait.end()
             return

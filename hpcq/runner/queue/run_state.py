@@ -389,6 +389,7 @@ def summary(state: RunState) -> dict[str, Any]:
         "pending_pair_count": len(state.pending),
         "not_run_pair_count": len(state.not_run),
         "cancelled": bool(state.cancelled),
+        "no_start": {"words": state.cancelled, "remedy": state.remedy} if state.remedy else None,
         "waiting": state.waiting,
         "powered_down": [
             {"cluster": cluster, "nodes": nodes, "since_utc": since_utc}

@@ -9,6 +9,7 @@ DESCRIPTION = Description(
     title="the local queue",
     keys=(),
     takes=frozenset({SharedKey.NODES}),
+    found_by="",
     head_template="local.directives.j2",
     default_mpi_launch=("mpirun", "-np", "2"),
     default_interface="lo",

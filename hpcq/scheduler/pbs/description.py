@@ -24,6 +24,12 @@ _REFUSED = {
     "-l": "hpcq sets select, place and walltime; other resources of a job: the key resources of this file",
 }
 
+#: qstat alone may be another program's: Grid Engine has one, too.
+_FOUND_BY = (
+    "{ command -v qstat && qstat --version 2>&1 | grep -q pbs_version; } >/dev/null"
+    ' || [ -x "$(sed -n \'s/^PBS_EXEC=//p\' "${PBS_CONF_FILE:-/etc/pbs.conf}" 2>/dev/null)/bin/qstat" ]'
+)
+
 DESCRIPTION = Description(
     kind="pbs",
     title="PBS",
@@ -47,6 +53,7 @@ DESCRIPTION = Description(
         ),
     ),
     takes=frozenset({SharedKey.LAUNCHER, SharedKey.EXTRA_DIRECTIVES, SharedKey.INSTANCE}),
+    found_by=_FOUND_BY,
     head_template="pbs.directives.j2",
     # seq: rank 0 on the first line of the file. Mapping by node puts it on the node of mpirun itself.
     default_mpi_launch=("mpirun", "-np", "{count}", "--hostfile", "{hostfile}", "--map-by", "seq"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.administration import Administration
-from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Scheduler
+from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Partition, Scheduler, SiteSurvey, node_classes
 from hpcq.scheduler.pbs import shell
 from hpcq.scheduler.pbs.administration import ID_PATTERN as RESERVATION_PATTERN
 from hpcq.scheduler.pbs.administration import (
@@ -24,7 +24,7 @@ from hpcq.scheduler.pbs.administration import (
     site_items,
     taken_soon,
 )
-from hpcq.scheduler.pbs.nodes import Record, Vnode, by_name, exec_hosts, hosts_of, named_hosts, read_dsv, read_vnode
+from hpcq.scheduler.pbs.nodes import DSV, Record, Vnode, by_name, exec_hosts, hosts_of, named_hosts, read_dsv, read_vnode
 from hpcq.scheduler.types import (
     CheckedItem,
     Fate,
@@ -183,6 +183,39 @@ def read_job_limits(records: Sequence[Record], queue: str | None, *, user: str, 
         max_walltime_s=_tightest(sources, "resources_max.walltime", seconds),
         refusals=tuple(_refusals(found, name, user, groups)),
     )
+
+
+def read_survey(answer: str) -> SiteSurvey:
+    """Read the answer of `survey_command`: each queue that runs jobs, with its nodes and this user's limits."""
+    listed, _, nodes = answer.partition(f"{shell.NODES_MARK}\n")
+    user, groups = _who(listed)
+    records = read_dsv(listed)
+    server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
+    vnode_records = [record for record in read_dsv(nodes) if record.kind == "Name"]
+    hardware = {read_vnode(one).host: _hardware(one) for one in vnode_records}
+    vnodes = [read_vnode(one) for one in vnode_records]
+    partitions = []
+    for queue in (record for record in records if record.kind == "Queue"):
+        states = hosts_of(vnodes, queue.name)
+        partitions.append(
+            Partition(
+                limits=read_job_limits(records, queue.name, user=user, groups=groups),
+                is_default=queue.name == server.get("default_queue"),
+                node_count=len(states),
+                idle_count=sum(one.condition is NodeCondition.IDLE for one in states),
+                hardware=node_classes((hardware.get(one.node, "unknown size"), 1) for one in states),
+            )
+        )
+    return SiteSurvey(server.name.partition(".")[0], tuple(partitions))
+
+
+def _hardware(vnode: Record) -> str:
+    """Return the size of a node in words: a vnode with its resources, of a host that is one vnode."""
+    has = vnode.below("resources_available")
+    memory = re.fullmatch(r"(\d+)kb", has.get("mem", ""))
+    words = [f"{has.get('ncpus', '?')} CPUs"]
+    words += [f"{int(memory[1]) / 2**20:.0f} GiB"] if memory else []
+    return ", ".join([*words, *(f"{name}:{has[name]}" for name in ("ngpus", "nmics") if has.get(name, "0") != "0")])
 
 
 def submit_limit(records: Sequence[Record], queue: str | None, user: str) -> int | None:
@@ -720,6 +753,12 @@ class Pbs(Scheduler):
         return _DENIED
 
     # -- the site ---------------------------------------------------------------------------------------------------
+
+    def survey_command(self) -> str | None:
+        return f"{shell.limits(None)} || exit 1\nprintf '{shell.NODES_MARK}\\n'\n{shell.subshell(f'pbsnodes -av {DSV}')}"
+
+    def read_survey(self, answer: str, account: str | None) -> SiteSurvey:  # noqa: ARG002 - no list of accounts is kept
+        return read_survey(answer)
 
     def versions_command(self) -> str:
         return shell.subshell("qstat --version")

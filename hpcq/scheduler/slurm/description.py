@@ -80,6 +80,7 @@ DESCRIPTION = Description(
         ),
     ),
     takes=frozenset({SharedKey.LAUNCHER, SharedKey.EXTRA_DIRECTIVES, SharedKey.INSTANCE}),
+    found_by="command -v sbatch >/dev/null && command -v sinfo >/dev/null",
     head_template="slurm.directives.j2",
     default_mpi_launch=("srun", "--mpi=pmix"),
     scrubbed_prefixes=("SBATCH_", "SLURM_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SALLOC_", "SCANCEL_", "SACCTMGR_"),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hpcq import nodelist
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.administration import Administration
-from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Scheduler
+from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Partition, Scheduler, SiteSurvey, node_classes
 from hpcq.scheduler.slurm.administration import SlurmAdministration, site_items
 from hpcq.scheduler.slurm.reading import (
     AWAY_WORDS,
@@ -26,6 +26,7 @@ from hpcq.scheduler.types import (
     CheckedItem,
     JobKey,
     JobReport,
+    NodeCondition,
     NodeState,
     OtherJob,
     SchedulerSettings,
@@ -89,6 +90,66 @@ def read_job_limits(
         return JobLimits(refusals=(f"partition {missing[0]}: not there: there are {', '.join(by_name)}",))
     found = [_of_partition(answer, by_name[name], account, qos, reservation) for name in names]
     return found[0] if len(found) == 1 else _of_several(found, all_count=_rows(answer, "@enforce ") in ([["ALL"]], [["YES"]]))
+
+
+def survey_command() -> str:
+    """Ask for the name of the cluster, for partitions with their limits and nodes, for accounts and ways to start MPI."""
+    return (
+        f"( {job_limits_command(None)} ) || exit 1\n"
+        "scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= */@name /p'\n"
+        "sinfo --noheader --all --Node --format='@node %R|%N|%T|%c|%m|%G'\n"
+        'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=DefaultAccount 2>/dev/null'
+        " | sed 's/^/@account /'\n"
+        "srun --mpi=list 2>&1 | tr ',' '\\n' | sed 's/.*: */ /; s/^[[:space:]]*/@mpi /'; true"
+    )
+
+
+def read_survey(answer: str, account: str | None) -> SiteSurvey:
+    """Read that answer for jobs that this account pays; None: the default one."""
+    lines = [_fields(line) for line in answer.splitlines() if line.startswith("PartitionName=")]
+    accounts = list(dict.fromkeys(row[0] for row in _rows(answer, "@assoc ") if row[0]))
+    default = next((row[0] for row in _rows(answer, "@account ") if row[0] in accounts), None)
+    accounts.sort(key=lambda name: name != default)
+    nodes: dict[str, dict[str, list[str]]] = {}
+    for partition, node, *rest in (row for row in _rows(answer, "@node ") if len(row) == 6):
+        nodes.setdefault(partition, {})[node] = rest
+    partitions = []
+    for one in lines:
+        mine = list(nodes.get(one["PartitionName"], {}).values())
+        partitions.append(
+            Partition(
+                limits=_of_partition(answer, one, account or default, None, None),
+                is_default=one.get("Default") == "YES",
+                node_count=len(mine),
+                idle_count=sum(node_condition(state) is NodeCondition.IDLE for state, *_ in mine),
+                hardware=node_classes((_hardware(*rest), 1) for _, *rest in mine),
+            )
+        )
+    plugins = [row[0] for row in _rows(answer, "@mpi ") if row[0] and " " not in row[0]]
+    name = next((row[0] for row in _rows(answer, "@name ")), "")
+    return SiteSurvey(name, tuple(partitions), tuple(accounts), _mpi_launches(plugins))
+
+
+#: The plugins of srun that start programs of an MPI library, the best one first, and what to do without them.
+_MPI_PLUGINS = {
+    "Open MPI": (("pmix",), "mpirun -np {count} --host {nodes}"),
+    "Cray": (("cray_shasta", "pmi2"), "mpiexec -n {count} --ppn 1 --hosts {nodes}"),
+    "": (("pmi2", "pmix"), "mpiexec -n {count} -f {hostfile}"),
+}
+
+
+def _mpi_launches(plugins: Sequence[str]) -> dict[str, str]:
+    """Return the launch line for each MPI library; "" stands for MPICH and its relatives."""
+    found = {}
+    for library, (wanted, otherwise) in _MPI_PLUGINS.items():
+        plugin = next((one for one in wanted if one in plugins), None)
+        found[library] = f"srun --mpi={plugin}" if plugin else otherwise
+    return found
+
+
+def _hardware(cpus: str, memory_mib: str, generic: str) -> str:
+    memory = f", {int(memory_mib) / 1024:.0f} GiB" if memory_mib.isdecimal() else ""
+    return f"{cpus} CPUs{memory}{'' if generic == '(null)' else f', {generic}'}"
 
 
 def _of_partition(
@@ -474,6 +535,12 @@ class Slurm(Scheduler):
             f"srun --immediate=15 --time=1 --nodes=1 --ntasks=1 --quiet --input=none --job-name=hpcq-probe {options}"
             f" /bin/sh -c {quote(script)}"
         )
+
+    def survey_command(self) -> str | None:
+        return survey_command()
+
+    def read_survey(self, answer: str, account: str | None) -> SiteSurvey:
+        return read_survey(answer, account)
 
     def versions_command(self) -> str:
         return "sbatch --version"
