@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hpcq.analysis.change import Changed
 from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
 from hpcq.judge.judging import judge
 from hpcq.store.database import Connection
@@ -115,6 +116,36 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
         causes = tuple(_cause(cluster, one, utc, names) for one in judgement.causes if one.state is not State.ENDED)
         found.append(Standing(cluster, names[-1], causes, judgement.coverage))
     return tuple(found)
+
+
+def touching(
+    standing: Iterable[Standing], pairs: Iterable[tuple[str, str, str]], changes: Iterable[tuple[Changed, str | None]] = ()
+) -> list[ClusterCause]:
+    """Causes that concern any of these pairs (cluster, client, server); of nodes and links only what touches them.
+
+    changes: those of single series, each with what a person said of it. What was told is `expected` where a person declared
+    all of its changes expected or false.
+    """
+    ends = {(cluster, frozenset((client, server))) for cluster, client, server in pairs}
+    declared = list(changes)
+    return [
+        _with_expected(cause, declared)
+        for one in standing
+        for cause in one.causes
+        if any(cluster == one.cluster and cause.touches(nodes) for cluster, nodes in ends)
+    ]
+
+
+def _with_expected(cause: ClusterCause, changes: Iterable[tuple[Changed, str | None]]) -> ClusterCause:
+    its = [
+        state in {"expected", "false"}
+        for one, state in changes
+        if one.row.cluster == cause.cluster
+        and cause.touches((one.row.client, one.row.server))
+        and one.level.sure
+        and one.level.direction != "better"
+    ]
+    return replace(cause, state="expected") if cause.is_told and its and all(its) else cause
 
 
 def _bounds(database: Connection, since: str) -> tuple[str, str | None]:

@@ -689,6 +689,8 @@ class Timeline:
     y_ticks: tuple[Tick, ...]
     #: Top and bottom of what is expected: the middle 90 % of the jobs before the first change; None without a change.
     band: tuple[float, float] | None = None
+    width: int = WIDTH
+    left: int = LEFT
 
 
 def make_timeline(row: SeriesRow, metric: Metric, points: Sequence[Point], changes: Sequence[Explained]) -> Timeline | None:

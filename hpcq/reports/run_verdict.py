@@ -2,6 +2,7 @@
 
     what became of every test   a test that ran and never gave a valid result: worse than any value
     the campaign's gates        failed, inconclusive
+    the judge                   nodes, links, groups or the whole cluster that a person is told of
     history                     series of this run that are gone, and series whose level is worse than before
     the ledger                  nodes of this run whose last acceptance failed
     coverage                    what was planned and is missing
@@ -17,7 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hpcq import units
+from hpcq.analysis.change import Changed
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.analysis.standing import standings, touching
 from hpcq.nodelist import natural
 from hpcq.reports.plots import percent
 from hpcq.store.database import Connection
@@ -46,11 +49,15 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """The verdict on the whole run. judged_by: what was able to judge it, in words; empty if nothing was."""
+    """The verdict on the whole run. judged_by: what was able to judge it, in words; empty if nothing was.
+
+    suspected: what the judge (hpcq/analysis/standing.py) suspects and does not tell yet; it decides nothing.
+    """
 
     verdict: Verdict
     judged_by: str
     reasons: tuple[Reason, ...]
+    suspected: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -67,17 +74,28 @@ def run_verdict(
     """
     outcomes = outcomes_in(database, [run_ids(database)[run]])
     history = _History(database, runs[0], outcomes)
-    changes, judged_count = _changes(database, history, _beside_work(outcomes))
+    changes, judged_count, declared = _changes(database, history, _beside_work(outcomes))
+    told, suspected = _standing(database, run, outcomes, declared)
     nodes = _ledger(database, outcomes)
-    reasons = [*_gone(outcomes, history), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
+    reasons = [*_gone(outcomes, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
         reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
     judged_by = _judged_by(gates, judged_count, len(outcomes))
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
-        return RunVerdict(worst[0], judged_by, tuple(reasons))
+        return RunVerdict(worst[0], judged_by, tuple(reasons), suspected)
     passed = judged_by and not reasons
-    return RunVerdict(Verdict.PASS if passed else Verdict.INCONCLUSIVE, judged_by, tuple(reasons))
+    return RunVerdict(Verdict.PASS if passed else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected)
+
+
+def _standing(
+    database: Connection, run: str, outcomes: Sequence[SeriesOutcome], declared: Sequence[tuple[Changed, str | None]]
+) -> tuple[list[Reason], tuple[str, ...]]:
+    """What `regressions --since RUN` tells and suspects of the things that this run measured."""
+    pairs = {(one.cluster, one.client, one.server) for one in outcomes}
+    causes = touching(standings(database, {cluster for cluster, _, _ in pairs}, run), pairs, declared)
+    told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
+    return told, tuple(one.words for one in causes if not one.is_told)
 
 
 def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: int) -> str:
@@ -189,8 +207,11 @@ def _beside_work(outcomes: Iterable[SeriesOutcome]) -> set[int]:
     }
 
 
-def _changes(database: Connection, history: _History, beside_work: set[int]) -> tuple[list[Reason], int]:
-    """Series of this run whose level is worse, and how many series have enough history to be searched.
+def _changes(
+    database: Connection, history: _History, beside_work: set[int]
+) -> tuple[list[Reason], int, list[tuple[Changed, str | None]]]:
+    """Series of this run whose level is worse; how many series have enough history to be searched; all changes but those
+    for the better, each with what a person said of it.
 
     beside_work: this run's values of them count for nothing.
     """
@@ -207,11 +228,12 @@ def _changes(database: Connection, history: _History, beside_work: set[int]) -> 
     words = f"{_count(left_out, 'series')} with a history, measured this time only beside other work: measure again"
     unclear = [Reason(Verdict.INCONCLUSIVE, words, left_out)] if left_out else []
     found = searched(database, compared, metrics, history.since_utc, window).changes
-    told = [one for one in found if one.level.sure and one.level.direction == "worse" and not one.level.came_back]
-    states = known_states(database, told)
-    worse = [one for one, state in zip(told, states, strict=True) if state not in _NO_ALARM]
+    sure = [one for one in found if one.level.sure and one.level.direction not in {"same", "better"}]
+    declared = list(zip(sure, known_states(database, sure), strict=True))
+    told = [(one, state) for one, state in declared if one.level.direction == "worse" and not one.level.came_back]
+    worse = [one for one, state in told if state not in _NO_ALARM]
     if not worse:
-        return unclear, len(judged) - left_out
+        return unclear, len(judged) - left_out, declared
     worst = max(worse, key=lambda one: abs((one.level.ratio or 1.0) - 1.0))
     ends = Counter(f"{one.row.cluster}: {end}" for one in worse for end in {one.row.client, one.row.server})
     node, count = ends.most_common(1)[0]
@@ -224,7 +246,7 @@ def _changes(database: Connection, history: _History, beside_work: set[int]) -> 
     differs = explained(database, worst).words
     if differs:
         words += f"; what differs since then: {differs}"
-    return [Reason(Verdict.DEGRADED, words, len(worse)), *unclear], len(judged) - left_out
+    return [Reason(Verdict.DEGRADED, words, len(worse)), *unclear], len(judged) - left_out, declared
 
 
 def _ledger(database: Connection, outcomes: Sequence[SeriesOutcome]) -> Iterator[Reason]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
-from hpcq.analysis.change import Explained, Judged, alarms, is_unclear, tally_of
+from hpcq.analysis.change import Changed, Explained, Judged, alarms, is_unclear, tally_of
 from hpcq.analysis.change_blocks import Block, blocks_of
 from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
+from hpcq.analysis.standing import ClusterCause, Standing, standings, touching
 from hpcq.nodelist import names_several
 from hpcq.reports.page import folded_missing
 from hpcq.reports.plots import Timeline, make_timeline, percent
@@ -49,23 +50,27 @@ class StretchWish:
 class _Found:
     """The judgement: its tally over series, blocks of changes for the worse, and what the ledger calls not fit.
 
-    together: of a node's page, what is said of tests that it ran with several nodes; they do not decide the verdict.
+    causes: what the judge tells and suspects, as `regressions` does. together: of a node's page, what is said of tests that
+    it ran with several nodes; they do not decide the verdict.
     """
 
     tally: Tally
     judged: Judged
     blocks: list[Block]
     unfit: list[VerdictRecord]
+    causes: list[ClusterCause]
+    standing: tuple[Standing, ...]
     together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict of the page, the tally of its series, and in words what the verdict rests on."""
+    """The verdict of the page, the tally of its series, in words what the verdict rests on, and the judge's causes."""
 
     verdict: Verdict
     series: Tally
     reasons: tuple[str, ...] = ()
+    causes: tuple[ClusterCause, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -92,7 +97,7 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
     if wish.node is not None:
         cluster, node, _ = find_node(database, wish.node if cluster is None else f"{cluster}/{wish.node.rpartition('/')[2]}")
     from_utc, until_utc = _bounds(database, wish.since)
-    found = _judge(database, from_utc, until_utc, cluster, node)
+    found = _judge(database, wish.since, cluster, node)
     chosen = Selection(cluster=cluster, node=node, from_utc=from_utc, until_utc=until_utc)
     counts = query.outcome_counts(database, chosen)
     here = Window(wish.since, from_utc, until_utc)
@@ -111,6 +116,8 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
         "planned_count": sum(counts.values()),
         "counts": counts,
         "runs": runs_in(database, from_utc, until_utc, cluster)[:_ROWS_MAX],
+        "causes": found.causes,
+        "states": {(one.cluster, row.node): one.of_node(row.node) for one in found.standing for row in levels},
         "blocks": found.blocks[:_ROWS_MAX],
         "timelines": _pictures(database, found.blocks, until_utc),
         "unfit": found.unfit,
@@ -121,22 +128,25 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
         "events": events_in(database, from_utc, until_utc, cluster, node)[:_ROWS_MAX],
         "missing": folded_missing(query.not_measured(database, chosen)),
     }
-    return context, Judgement(verdict, found.tally, tuple(reasons))
+    return context, Judgement(verdict, found.tally, tuple(reasons), tuple(found.causes))
 
 
-def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: str | None, node: str | None) -> _Found:
+def _judge(database: Connection, since: str, cluster: str | None, node: str | None) -> _Found:
+    from_utc, until_utc = _bounds(database, since)
     wanted = Filter(cluster=cluster, node=node)
     check_names(database, wanted)
     metrics = metrics_of(database, None)
     rows = [row for row in select(database, wanted) if row.kernel in metrics]
     sets = [row for row in rows if names_several(row.server)] if node is not None else []
     rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
-    judged, worse, tally = _searched(database, rows, metrics, from_utc, until_utc)
+    judged, worse, tally, declared = _searched(database, rows, metrics, from_utc, until_utc)
+    standing = standings(database, {row.cluster for row in rows}, since)
+    causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
     blocks = blocks_of(worse, known, groups)
     together: list[str] = []
     if sets:
-        judged_sets, slow, said = _searched(database, sets, metrics, from_utc, until_utc)
+        judged_sets, slow, said, _ = _searched(database, sets, metrics, from_utc, until_utc)
         together.append(f"tests of several nodes together, which name none of them: {said.first_line('series', 'series')}")
         known += [row for row in sets if row.series_id in judged_sets.judged_ids]
         found = blocks_of([*worse, *slow], known, groups)
@@ -149,7 +159,7 @@ def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: 
     if node is not None:  # a collective is no node's
         together += [_accepted(one) for one in unfit if one.kind is Thing.COLLECTIVE]
         unfit = [one for one in unfit if one.kind is not Thing.COLLECTIVE]
-    return _Found(tally, judged, blocks, unfit, tuple(together))
+    return _Found(tally, judged, blocks, unfit, causes, standing, tuple(together))
 
 
 def _accepted(one: VerdictRecord) -> str:
@@ -158,8 +168,10 @@ def _accepted(one: VerdictRecord) -> str:
 
 def _searched(
     database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], from_utc: str, until_utc: str | None
-) -> tuple[Judged, list[Explained], Tally]:
-    """Judge these series: all that was found, the changes for the worse that nobody declared expected, and the tally."""
+) -> tuple[Judged, list[Explained], Tally, list[tuple[Changed, str | None]]]:
+    """Judge these series: all that was found, the changes for the worse that nobody declared expected, the tally, and all
+    sure changes but those for the better, each with what a person said of it.
+    """
     begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
     judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc))
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
@@ -167,14 +179,14 @@ def _searched(
     states = known_states(database, sure)
     worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
-    return judged, worse, tally_of(judged, [one.changed for one in worse], unclear)
+    return judged, worse, tally_of(judged, [one.changed for one in worse], unclear), list(zip(sure, states, strict=True))
 
 
 def of_sets(database: Connection, cluster: str, node: str, since: str) -> tuple[str, ...]:
     """What is said of the tests that a node ran with several others, as on its page; empty without such tests."""
     if not any(names_several(row.server) for row in select(database, Filter(cluster=cluster, node=node))):
         return ()
-    return _judge(database, *_bounds(database, since), cluster, node).together
+    return _judge(database, since, cluster, node).together
 
 
 def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
@@ -187,7 +199,7 @@ def _worst(found: _Found, counts: dict[str, int]) -> Verdict:
     if found.blocks:
         return Verdict.FAILED if any(one.direction == "gone" for one in found.blocks) else Verdict.DEGRADED
     bad = [one.verdict for one in found.unfit if one.verdict in _BAD]
-    if bad:
+    if bad or any(one.is_told for one in found.causes):
         return Verdict.FAILED if Verdict.FAILED in bad else Verdict.DEGRADED
     passed = found.tally.total and int(found.tally.exit_code) == 0 and not found.unfit and not _lost(counts)
     return Verdict.PASS if passed else Verdict.INCONCLUSIVE
@@ -198,7 +210,10 @@ def _lost(counts: dict[str, int]) -> int:
 
 
 def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
-    words = [_block_words(one) for one in found.blocks[:_REASONS]]
+    words = [one.words for one in found.causes[:_REASONS]]
+    if len(found.causes) > _REASONS:
+        words.append(f"{len(found.causes) - _REASONS} more causes")
+    words += [_block_words(one) for one in found.blocks[:_REASONS]]
     if len(found.blocks) > _REASONS:
         words.append(f"{len(found.blocks) - _REASONS} more changes for the worse")
     bad = [one for one in found.unfit if one.verdict in _BAD]

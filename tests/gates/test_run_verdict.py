@@ -50,7 +50,8 @@ def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Pa
         last = history.night(day, repetitions=3, levels={"n2": 0.8} if day >= 7 else {})
     found = verdict_of(history.database, last)
     assert found.verdict is Verdict.DEGRADED
-    [said] = words(found, Verdict.DEGRADED)
+    told, said = words(found, Verdict.DEGRADED)
+    assert told.startswith("told: node alpha/n2: "), "what is at fault stands before the series"
     assert "2 series got worse and stayed so, 2 of them with alpha: n2" in said
     assert "-20 % since 2026-11-28" in said
 

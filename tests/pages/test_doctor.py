@@ -60,7 +60,7 @@ def test_all_is_well(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finished(home)
     assert run(["doctor", "--json"]) == 0
     areas = {one["area"]: one["state"] for one in json.loads(capsys.readouterr().out)}
-    assert areas == dict.fromkeys(("installation", "runs", "database", "disk"), "ok")
+    assert areas == dict.fromkeys(("installation", "runs", "database", "judgement", "disk"), "ok")
     assert run(["doctor"]) == 0
     assert "1 run, all finished and loaded" in capsys.readouterr().out
 

@@ -64,6 +64,24 @@ def test_each_change_is_told_once(home: Path, made: History) -> None:
     assert got(home) == [("n1", "pass", "degraded"), ("n2", "failed", "pass")]
 
 
+@pytest.mark.promise("A command of the site gets what the judge tells, and that it tells it no more.")
+def test_what_the_judge_tells_is_told_and_ended(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History(home, pairs=PAIRS)
+    for night in range(14):
+        history.night(night, levels={"n4": 0.6} if night >= 10 else {}, noise=0.004)
+    words = ["notify", "--json", "--db", str(history.database), "--", "true"]
+    assert run(words) == 0
+    told = {one["name"]: one for one in json.loads(capsys.readouterr().out) if one["kind"] == "node"}
+    assert list(told) == ["n4"]
+    assert (told["n4"]["before"], told["n4"]["verdict"]) == (None, "degraded")
+    assert told["n4"]["reason"].startswith("told: node alpha/n4: ")
+    for night in range(14, 26):
+        history.night(night, noise=0.004)
+    assert run(words) == 0
+    ended = [one for one in json.loads(capsys.readouterr().out) if one["kind"] == "node"]
+    assert [(one["name"], one["before"], one["verdict"]) for one in ended] == [("n4", "degraded", "pass")]
+
+
 @pytest.mark.promise("A notification that failed is tried again with the same changes.")
 def test_a_command_that_fails_gets_the_same_again(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
     judge(made, n2=Verdict.FAILED)

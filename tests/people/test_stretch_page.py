@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.reports.stretch import StretchWish, write_stretch
+from hpcq.runner.watch.doctor import Places, examine
 from hpcq.store.database import transaction, writing
 from hpcq.store.load.cluster import load_run
 from hpcq.verdict.words import Verdict
@@ -41,6 +42,35 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
     assert "420 results planned, 420 measured" in words
     assert words.count("throughput, higher is better") == 3  # one picture for each block
     assert re.search(r"alpha n9 not measured", words)  # planned once, and silent since
+
+
+@pytest.mark.promise("Pages, notify and doctor tell and suspect what regressions tells and suspects.")
+def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path) -> None:
+    causes = ask.json("regressions", expect=3)["causes"]
+    assert {one["state"] for one in causes} == {"told", "suspected"}, "a history of both"
+    assert ask.json("report", "--since", "30d", "--to", str(tmp_path / "month.html"), expect=3)["causes"] == causes
+    month = words_of(tmp_path / "month.html")
+    assert all(one["reason"] in month for one in causes)
+    assert month.index("What is at fault") < month.index("What got worse, and what differs")
+    ask.words("report", "--to", str(tmp_path / "run.html"))  # its exit code is of gates, and it has none
+    run_page = words_of(tmp_path / "run.html")
+    assert run_page.index("told: ") < run_page.index("series got worse and stayed so"), "the causes come first"
+    assert all(one["reason"] in run_page for one in causes)
+    mailed = ask.json("notify", "--dry-run", "true")
+    told = {(one["kind"], one["name"]) for one in mailed if one["kind"] != "campaign" and one["reason"].startswith("told: ")}
+    assert told == {(one["thing"], " - ".join(one["names"])) for one in causes if one["state"] == "told"}
+    doctor = [one for one in examine(Places(nights.database, tmp_path)) if one.area == "judgement"]
+    assert len(doctor) == len(causes)
+    assert all(
+        one.found.startswith(cause["state"]) and cause["reason"] in one.found for one, cause in zip(doctor, causes, strict=True)
+    )
+    for node in ("n2", "n4", "n6"):
+        accused = [one for one in causes if one["state"] == "told" and node in one["names"]]
+        page = write_stretch(nights.database, StretchWish("30d", "alpha", node), tmp_path / f"{node}.html")
+        assert {(one.thing, one.names) for one in page.causes if one.is_told} == {
+            (one["thing"], tuple(one["names"])) for one in accused
+        }
+        assert page.verdict is not Verdict.PASS or not accused
 
 
 @pytest.mark.promise("The page of a node judges the series of that node only.")

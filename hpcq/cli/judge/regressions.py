@@ -203,6 +203,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.change_blocks import blocks_of
     from hpcq.analysis.changed import explained
     from hpcq.analysis.recorded import known_states, record_changes
+    from hpcq.analysis.standing import standings, touching
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
 
@@ -212,11 +213,13 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         told = [explained(connection, one) for one in chosen_ones]
         states = known_states(connection, chosen_ones)
         # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
-        causes = [] if against is not None or filters["fact"] else _causes(connection, rows, filters["metric"], since)
+        seen = against is None and not filters["fact"]
+        standing = standings(connection, {row.cluster for row in rows}, since, filters["metric"]) if seen else ()
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
-    causes = [_with_expected(one, zip(told, states, strict=True)) for one in causes]
+    changes = [(one.changed, state) for one, state in zip(told, states, strict=True)]
+    causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), changes)
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
     worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
     tally = tally_of(judged, worse, unclear)
@@ -251,34 +254,6 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 
 def _exit_code(tally: Tally, causes: Iterable[ClusterCause]) -> Exit:
     return Exit.DEGRADED if any(one.is_told for one in causes) else tally.exit_code
-
-
-def _causes(connection: Any, rows: Sequence[SeriesRow], metric: str | None, since: str) -> list[ClusterCause]:
-    """What the judge says of the clusters of these series; of nodes and links only what touches them."""
-    from hpcq.analysis.standing import standings
-
-    ends = {(row.cluster, frozenset((row.client, row.server))) for row in rows}
-    return [
-        cause
-        for one in standings(connection, {row.cluster for row in rows}, since, metric)
-        for cause in one.causes
-        if any(cluster == one.cluster and cause.touches(nodes) for cluster, nodes in ends)
-    ]
-
-
-def _with_expected(cause: ClusterCause, changes: Iterable[tuple[Explained, str | None]]) -> ClusterCause:
-    """Say `expected` of what was told where a person declared all of its changes expected or false."""
-    from dataclasses import replace
-
-    its = [
-        state in {"expected", "false"}
-        for one, state in changes
-        if one.changed.row.cluster == cause.cluster
-        and cause.touches((one.changed.row.client, one.changed.row.server))
-        and one.changed.level.sure
-        and one.changed.level.direction != "better"
-    ]
-    return replace(cause, state="expected") if cause.is_told and its and all(its) else cause
 
 
 def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:

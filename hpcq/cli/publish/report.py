@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -89,7 +90,12 @@ def _stretch(database: Path, since: str, cluster: str | None, node: str | None, 
     except OSError as error:
         raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     if as_json:
-        said = {"verdict": judged.verdict.value, "judged": judged.series.to_json(), "reasons": list(judged.reasons)}
+        said: dict[str, Any] = {
+            "verdict": judged.verdict.value,
+            "judged": judged.series.to_json(),
+            "reasons": list(judged.reasons),
+        }
+        said["causes"] = [one.to_json() for one in judged.causes]
         print_json({"since": since, "report": str(place.absolute()), **said})
     else:
         click.echo(f"{judged.verdict.shown}: {judged.series.first_line('series', 'series')}", err=True)

@@ -28,8 +28,9 @@ _COLUMNS = (
 def notify(command: tuple[str, ...], dry_run: bool, database: Path, as_json: bool) -> int:
     """Run COMMAND with the verdicts that changed since last time, as JSON on its standard input.
 
-    Verdicts are those of the ledger, and of the last run of each campaign. If nothing changed, nothing runs. If the command
-    fails, it gets the same changes again next time. Put -- before a command with options.
+    Verdicts are those of the ledger, of what hpcq regressions tells, and of the last run of each campaign. If nothing
+    changed, nothing runs. If the command fails, it gets the same changes again next time. Put -- before a command with
+    options.
 
     \b
     Example: hpcq notify --dry-run -- mail -s "hpcq" admins@example.org

@@ -4,6 +4,7 @@
     schedule       missing timers and lines, missed starts, and runs that a schedule should have produced but did not
     runs           runs without a driver, results that were measured but not loaded, running drivers
     database       version, integrity, what a killed writer left; whether its file system has locks
+    judgement      what `hpcq regressions` tells and suspects of each cluster
     disk           free space and free inodes where runs and database are
     clusters       only on request: is each reachable, and does its scheduler answer
 
@@ -160,6 +161,7 @@ def examine(places: Places, now: dt.datetime | None = None) -> list[Told]:
         ("schedule", lambda: _schedule(present)),
         ("runs", lambda: _runs(places)),
         ("database", lambda: _database(places.database)),
+        ("judgement", lambda: _judgement(places.database)),
         ("disk", lambda: _disk(places)),
     ]
     if places.reach:
@@ -270,6 +272,23 @@ def _database(path: Path) -> Iterator[Told]:
         for item, ok, found, advice in look_at_database(path):
             yield Told("database", item, "ok" if ok else "bad", found, advice)
     yield _locks(path.absolute().parent)
+
+
+def _judgement(path: Path) -> Iterator[Told]:
+    """What a person is told of the machines: worth knowing here, and no fault of the installation."""
+    from hpcq.analysis.standing import standings
+    from hpcq.store.database import reading
+    from hpcq.store.query import names
+
+    if not path.exists():
+        return
+    with reading(path) as connection:
+        found = standings(connection, names(connection, "cluster"), "90d")
+    for one in found:
+        for cause in one.causes:
+            yield Told("judgement", one.cluster, "note", cause.words, "hpcq regressions" if cause.is_told else "")
+        if not one.causes:
+            yield Told("judgement", one.cluster, "ok", f"nothing is told or suspected as of {one.newest_run}")
 
 
 def _locks(folder: Path) -> Told:

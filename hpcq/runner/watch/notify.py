@@ -1,6 +1,6 @@
 """Tell a command of the site about verdicts that changed: it gets them as JSON on its standard input.
 
-    verdicts now (ledger, last run of each campaign)  -  what was told last  =  changed  ->  command  ->  told
+    verdicts now (ledger, the judge, last run of each campaign)  -  what was told last  =  changed  ->  command  ->  told
 
 What was told stands beside the database in DATABASE.told.json. It is written only after the command has ended with 0,
 so a mail that could not be sent is tried again next time. The first time, everything that is not a pass is a change.
@@ -18,7 +18,8 @@ from hpcq.errors import HpcqError, UserError
 from hpcq.run_folder.paths import write_json
 from hpcq.store.database import Connection, reading
 from hpcq.transport import run_here
-from hpcq.units import count_of
+from hpcq.units import count_of, utc_now
+from hpcq.verdict import Verdict
 
 if TYPE_CHECKING:
     from hpcq.verdict import GateVerdict
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 #: A command that hangs must not keep a schedule from its next start.
 TIMEOUT_S = 300.0
 _CAMPAIGN = "campaign"
+#: Of what the judge says, from when on it counts how much it could judge.
+_STRETCH = "90d"
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One verdict. kind: node, link, group, cluster, or campaign (its last run). cluster: empty for a campaign."""
+    """One verdict. kind: node, link, group, class, cluster, between (two groups), or campaign (its last run). cluster: empty
+    for a campaign.
+    """
 
     kind: str
     cluster: str
@@ -63,10 +68,16 @@ def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> 
 
     Raises HpcqError if the command fails; then the same changes are told again next time.
     """
-    with reading(database) as connection:
-        now = list(_verdicts(connection))
     told_path = database.with_name(f"{database.name}.told.json")
     before = _told_before(told_path)
+    with reading(database) as connection:
+        now = list(_verdicts(connection))
+    known = {one.key for one in now}
+    now += [
+        _ended(key)
+        for key, verdict in before.items()
+        if key not in known and verdict != Verdict.PASS and not key.startswith(_CAMPAIGN)
+    ]
     changed = [Changed(before.get(one.key), one) for one in now if before.get(one.key, "pass") != one.verdict]
     if dry_run:
         return changed
@@ -85,14 +96,41 @@ def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> 
 
 
 def _verdicts(connection: Connection) -> Iterator[Told]:
-    """Every verdict that holds now."""
+    """Every verdict that holds now. What the judge tells of a thing is worse than a pass that the ledger has of it."""
     from hpcq.store.ledger import last_verdicts
     from hpcq.store.query import last_runs
 
+    told = {one.key: one for one in _causes(connection)}
     for one in last_verdicts(connection):
+        if one.verdict in {Verdict.FAILED, Verdict.DEGRADED}:
+            told.pop("/".join((one.kind.value, one.cluster, one.name)), None)
+    for one in last_verdicts(connection):
+        if "/".join((one.kind.value, one.cluster, one.name)) in told:
+            continue
         yield Told(one.kind.value, one.cluster, one.name, one.verdict.value, one.reason, one.decided_utc, one.run)
+    yield from told.values()
     for campaign, run in last_runs(connection).items():
         yield _of_run(connection, campaign, run)
+
+
+def _causes(connection: Connection) -> Iterator[Told]:
+    """What the judge tells, as `hpcq regressions` does; what it only suspects is nobody's mail."""
+    from hpcq.analysis.standing import standings
+    from hpcq.store.query import names
+
+    for standing in standings(connection, names(connection, "cluster"), _STRETCH):
+        for cause in standing.causes:
+            if cause.is_told:
+                kind = "cluster" if cause.thing == "night" else cause.thing
+                name = " - ".join(cause.names) or cause.cluster
+                told_utc = cause.told_utc or cause.since_utc
+                yield Told(kind, cause.cluster, name, Verdict.DEGRADED.value, cause.words, told_utc, standing.newest_run)
+
+
+def _ended(key: str) -> Told:
+    """Of something that the judge told of and tells no more."""
+    kind, cluster, name = key.split("/", 2)
+    return Told(kind, cluster, name, Verdict.PASS.value, "hpcq regressions tells it no more", utc_now(), None)
 
 
 def _of_run(connection: Connection, campaign: str, run: str) -> Told:
