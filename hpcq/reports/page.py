@@ -21,6 +21,7 @@ from hpcq.analysis.gates import judge_run
 from hpcq.definition.described import know_texts
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, Peer, kernels
+from hpcq.reports.links import Links
 from hpcq.reports.plots import (
     ALSO_PLOTTED,
     BOTTOM,
@@ -358,12 +359,15 @@ class Ends:
     example: str
 
 
-def write_report(database: Path, run_id: str, path: Path) -> Path:
-    """Write the page of a run to `path` and return it. Raises StoreError, or UserError when the run is not loaded."""
+def write_report(database: Path, run_id: str, path: Path, *, links: Links | None = None) -> Path:
+    """Write the page of a run to `path` and return it. links: of a site, to its other pages.
+
+    Raises StoreError, or UserError when the run is not loaded.
+    """
     from hpcq.render import render
 
     with reading(database) as connection, _uncollected():
-        context = _context(connection, query.find_run(connection, run_id))
+        context = {**_context(connection, query.find_run(connection, run_id)), "site": links}
         write_text(path, render("report.html.j2", context))
     return path
 
@@ -410,7 +414,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "complete": complete,
         "actions": _actions(run, verdict, apart_nodes(apart), complete=complete, off=bool(apart)),
         "tests": _tests(main, surroundings),
-        "others_count": len({(one.cluster, one.client, one.server) for one in surroundings.others}),
+        "run_nodes": sorted({(at, node) for at, *pair in planned for node in nodelist.nodes_of(*pair)}),
         "sentence": _sentence(runs),
         "apart": apart[:_APART_SHOWN],
         "apart_count": len(apart),

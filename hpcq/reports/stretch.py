@@ -15,6 +15,7 @@ from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
 from hpcq.analysis.standing import ClusterCause, Standing, standings, touching
 from hpcq.nodelist import names_several
+from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing
 from hpcq.reports.plots import Timeline, make_timeline, percent
 from hpcq.run_folder.paths import write_text
@@ -33,6 +34,8 @@ from hpcq.verdict.words import Tally, Verdict
 _LOOK_BACK_DAYS = 90
 _ROWS_MAX = 2000
 _PICTURES = 12
+#: Series of a change that have a picture on its own page.
+_MEMBERS = 24
 _REASONS = 6
 _BAD = (Verdict.FAILED, Verdict.DEGRADED)
 
@@ -65,12 +68,13 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict of the page, the tally of its series, in words what the verdict rests on, and the judge's causes."""
+    """The verdict of the page, the tally of its series, in words what the verdict rests on, the judge's causes, the changes."""
 
     verdict: Verdict
     series: Tally
     reasons: tuple[str, ...] = ()
     causes: tuple[ClusterCause, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -78,26 +82,55 @@ class Judgement:
         return int(Tally.of([self.verdict]).exit_code)
 
 
-def write_stretch(database: Path, wish: StretchWish, path: Path) -> Judgement:
+def write_stretch(
+    database: Path, wish: StretchWish, path: Path, *, standing: tuple[Standing, ...] | None = None, links: Links | None = None
+) -> Judgement:
     """Write the page to `path` and return its verdict.
+
+    standing: what the judge says of the clusters, if it was asked already. links: of a site, to its other pages.
 
     Raises UserError for an unknown stretch, cluster or node, StoreError for a file that cannot be written.
     """
     from hpcq.render import render
 
     with reading(database) as connection:
-        context, judgement = _context(connection, wish)
-    write_text(path, render("stretch.html.j2", context))
+        context, judgement = _context(connection, wish, standing)
+    write_text(path, render("stretch.html.j2", {**context, "site": links, "change_name": change_name}))
     return judgement
 
 
-def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], Judgement]:
+def change_name(block: Block) -> str:
+    """A name of a change for files and links: the same each time it is found."""
+    return "-".join((block.cluster, block.kind, block.name, block.direction, block.since_utc[:16]))
+
+
+def write_change(database: Path, block: Block, path: Path, *, links: Links) -> None:
+    """Write the page of one change of a site: what differs, and a picture of each of its series."""
+    from hpcq.render import render
+
+    with reading(database) as connection:
+        pictures = _drawn(connection, block.members[:_MEMBERS], None)
+    context = {
+        "block": block,
+        "name": f"{block.kind} {block.name} is {block.direction}",
+        "words": _block_words(block),
+        "timelines": pictures,
+        "site": links,
+        "made_utc": units.utc_now()[:16].replace("T", " ") + " UTC",
+        "version": __version__,
+    }
+    write_text(path, render("change.html.j2", context))
+
+
+def _context(
+    database: Connection, wish: StretchWish, standing: tuple[Standing, ...] | None
+) -> tuple[dict[str, Any], Judgement]:
     check_known(database, cluster=wish.cluster)
     cluster, node = wish.cluster, None
     if wish.node is not None:
         cluster, node, _ = find_node(database, wish.node if cluster is None else f"{cluster}/{wish.node.rpartition('/')[2]}")
     from_utc, until_utc = _bounds(database, wish.since)
-    found = _judge(database, wish.since, cluster, node)
+    found = _judge(database, wish.since, cluster, node, standing)
     chosen = Selection(cluster=cluster, node=node, from_utc=from_utc, until_utc=until_utc)
     counts = query.outcome_counts(database, chosen)
     here = Window(wish.since, from_utc, until_utc)
@@ -128,10 +161,12 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
         "events": events_in(database, from_utc, until_utc, cluster, node)[:_ROWS_MAX],
         "missing": folded_missing(query.not_measured(database, chosen)),
     }
-    return context, Judgement(verdict, found.tally, tuple(reasons), tuple(found.causes))
+    return context, Judgement(verdict, found.tally, tuple(reasons), tuple(found.causes), tuple(found.blocks))
 
 
-def _judge(database: Connection, since: str, cluster: str | None, node: str | None) -> _Found:
+def _judge(
+    database: Connection, since: str, cluster: str | None, node: str | None, standing: tuple[Standing, ...] | None = None
+) -> _Found:
     from_utc, until_utc = _bounds(database, since)
     wanted = Filter(cluster=cluster, node=node)
     check_names(database, wanted)
@@ -140,7 +175,8 @@ def _judge(database: Connection, since: str, cluster: str | None, node: str | No
     sets = [row for row in rows if names_several(row.server)] if node is not None else []
     rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
     judged, worse, tally, declared = _searched(database, rows, metrics, from_utc, until_utc)
-    standing = standings(database, {row.cluster for row in rows}, since)
+    if standing is None:
+        standing = standings(database, {row.cluster for row in rows}, since)
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
     blocks = blocks_of(worse, known, groups)
@@ -244,10 +280,16 @@ def _block_words(block: Block) -> str:
 
 def _pictures(database: Connection, blocks: list[Block], until_utc: str | None) -> list[Timeline]:
     """One series of each block: the one that moved as its block did. The one that moved most may share another's change."""
-    made = []
+    chosen = []
     for block in blocks[:_PICTURES]:
         usual = block.ratios[len(block.ratios) // 2] if block.ratios else 0.0
-        one = min(block.members, key=lambda member: abs((member.changed.level.ratio or 0.0) - usual))
+        chosen.append(min(block.members, key=lambda member: abs((member.changed.level.ratio or 0.0) - usual)))
+    return _drawn(database, chosen, until_utc)
+
+
+def _drawn(database: Connection, members: Sequence[Explained], until_utc: str | None) -> list[Timeline]:
+    made = []
+    for one in members:
         row, metric = one.changed.row, one.changed.metric
         begin = units.parse_utc(one.changed.at_utc or units.utc_now()) - dt.timedelta(days=_LOOK_BACK_DAYS)
         points = timeline(database, row.series_id, metric, Window("", begin.strftime("%Y-%m-%d"), until_utc))

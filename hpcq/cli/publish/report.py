@@ -27,6 +27,12 @@ _STRETCH = "90d"
 @since_option(help_text="The page of a stretch of time instead of a run")
 @click.option("--node", help="The page of one node. Default stretch: 90d.")
 @click.option("--cluster", help="The page of one cluster. Default stretch: 90d.")
+@click.option(
+    "--site",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="A folder of pages for a web server, brought up to date.",
+)
 @database_option
 @runs_option
 @json_option
@@ -36,6 +42,7 @@ def report(  # noqa: PLR0917 - Click passes by name
     since: str | None,
     node: str | None,
     cluster: str | None,
+    site: Path | None,
     database: Path,
     runs_folder: Path,
     as_json: bool,
@@ -47,10 +54,18 @@ def report(  # noqa: PLR0917 - Click passes by name
     differs since, who is slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the
     last verdict on anything in the ledger is not a pass.
 
+    --site writes one page for each cluster, run, node and change of the last 90 days, and an index, with links between them.
+    Call it after each run: it writes again only what changed. Exit code as of the worst cluster's page.
+
     \b
     Example: hpcq report --to report.html
              hpcq report --since 90d --to quarter.html
+             hpcq report --site pages
     """
+    if site is not None:
+        if any(one is not None for one in (run, path, since, node, cluster)):
+            raise UserError("--site beside RUN, --to, --since, --node or --cluster: a site has all pages: must be alone")
+        return _site(database, site, as_json=as_json)
     check_target(path)
     if since is not None or node is not None or cluster is not None:
         if run is not None:
@@ -103,6 +118,25 @@ def _stretch(database: Path, since: str, cluster: str | None, node: str | None, 
             click.echo(f"  {one}", err=True)
         click.echo(str(place))
     return judged.exit_code
+
+
+def _site(database: Path, folder: Path, *, as_json: bool) -> int:
+    from hpcq.reports.site import write_site
+
+    try:
+        told = write_site(database, folder)
+    except OSError as error:
+        raise UserError(f"--site: {folder}: cannot be written: {error.strerror}", "name a folder of yours") from None
+    if as_json:
+        verdicts = {name: verdict.value for name, verdict in told.verdicts.items()}
+        counts = {"written_count": told.written, "kept_count": told.kept}
+        print_json({"index": str(told.index.absolute()), "verdicts": verdicts, **counts})
+    else:
+        for name, verdict in told.verdicts.items():
+            click.echo(f"{name}: {verdict.shown}", err=True)
+        click.echo(f"{told.written} pages written, {told.kept} as they were", err=True)
+        click.echo(str(told.index))
+    return told.exit_code
 
 
 def _run_and_page(run: str | None, database: Path, runs_folder: Path) -> tuple[str, Path]:
