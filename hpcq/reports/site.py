@@ -1,9 +1,9 @@
 """One folder for any web server: an index, and a page for each cluster, run, node and change, with links between them.
 
 The clusters, their changes and the index are written each time, because what they say depends on the day. A run is written
-again when it was loaded again, a node when it was measured again or is judged otherwise, both when a person or an acceptance
-declared something; site.json keeps what each was made from. A page is replaced in one step, so a reader sees the old one or
-the new one.
+again when it was loaded again, a node when it was measured again or is judged otherwise, both when a person declared
+something; the newest run of a cluster also when an acceptance judged a node. site.json keeps what each was made from. A page
+is replaced in one step, so a reader sees the old one or the new one.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def write_site(database: Path, folder: Path) -> SiteTold:
         _changes(database, site, judged[cluster].blocks)
         named = frozenset(change_name(one) for one in judged[cluster].blocks)
         _nodes(database, site, nodes[cluster], by_cluster.get(cluster), (declared, named))
-    _runs(database, site, runs, declared)
+    ledger = {name: [(one.node, one.verdict) for one in rows] for name, rows in nodes.items()}
+    _runs(database, site, runs, declared, ledger)
     _index(site, clusters, runs, nodes, judged)
     write_json(folder / _STATE, {"format": 1, "pages": site.made_from})
     return SiteTold(folder / "index.html", {name: one.verdict for name, one in judged.items()}, site.written, site.kept)
@@ -137,13 +138,19 @@ def _nodes(
             write_stretch(database, wish, site.file(path), standing=here, links=links_of(path, site.nodes, changes))
 
 
-def _runs(database: Path, site: _Folder, runs: Iterable[RunRow], declared: object) -> None:
+def _runs(
+    database: Path, site: _Folder, runs: Iterable[RunRow], declared: object, ledger: dict[str, list[tuple[str, str | None]]]
+) -> None:
+    """ledger: last verdicts on the nodes, by cluster."""
     parts: dict[str, list[RunRow]] = {}
-    for one in runs:
+    newest: dict[str, str] = {}
+    for one in runs:  # latest first
         parts.setdefault(one.run, []).append(one)
+        newest.setdefault(one.cluster, one.run)
     for run, rows in parts.items():
         path = page_path("run", run)
-        if site.is_due(path, (rows, declared)):
+        verdicts = [ledger.get(one.cluster) for one in rows if newest[one.cluster] == run]
+        if site.is_due(path, (rows, declared, verdicts)):
             write_report(database, run, site.file(path), links=links_of(path, site.nodes))
 
 

@@ -63,11 +63,15 @@ def runs_in(database: Connection, from_utc: str, until_utc: str | None, cluster:
     return [StretchRun(*row) for row in database.execute(query, _bound(from_utc, until_utc, cluster))]
 
 
-def declared_marks(database: Connection) -> tuple[tuple[int, ...], ...]:
-    """A number of what people and acceptances said: another one, and pages of old results may say something else."""
-    tables = ("retraction", "retraction_withdrawn", "event", "change", "change_state", "acceptance")
-    rows = (database.execute(f"SELECT count(*) FROM {table}").fetchone() for table in tables)
-    return tuple(tuple(int(one) for one in row) for row in rows)
+def declared_marks(database: Connection) -> tuple[int, ...]:
+    """A number of what people said: another one, and pages of old results may say something else."""
+    tables = (
+        "retraction",
+        "retraction_withdrawn",
+        "change_state",
+        "event WHERE who <> 'evidence' AND who NOT LIKE 'scheduler:%'",
+    )
+    return tuple(int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in tables)
 
 
 def events_in(
