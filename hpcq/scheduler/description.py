@@ -97,6 +97,9 @@ class Description:
     instance_variables: tuple[str, ...] = ()
     check_directive: DirectiveCheck = lambda _: None
     check_keys: KeysCheck = lambda _: ()
+    #: Keys of the cluster file, with values, that leave out standing options of a job: `hpcq cluster check` tries them in
+    #: this order where a site takes no job as it is.
+    other_forms: tuple[Mapping[str, str], ...] = ()
     timer_table: TimerTable | None = None
 
     def key(self, name: str) -> Key | None:

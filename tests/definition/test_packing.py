@@ -22,7 +22,8 @@ from hpcq.run_folder.journal import fold
 from hpcq.run_folder.lines import Outcome, read_line
 from hpcq.run_folder.spools import Spool, of_pairs, spooled_steps
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, tournament_text, write_tournament
-from hpcq.runner.queue.run_state import ClusterState, all_steps, counted
+from hpcq.runner.queue.run_state import ClusterState, all_steps
+from hpcq.runner.site.place import counted
 from hpcq.scheduler.types import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast

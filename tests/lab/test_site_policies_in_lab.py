@@ -11,6 +11,7 @@ import pytest
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.checking import check_cluster
 from hpcq.runner.site.place import reach, scheduler_of
+from hpcq.scheduler.types import CheckedItem
 from tests.lab.driven_in_lab import Driven
 from tests.lab.lab_fixture import RunningLab
 
@@ -85,6 +86,48 @@ def test_memory_can_be_said_otherwise(lab: RunningLab, tmp_path: Path, keys: str
         driven.finish(driven.start())
     assert driven.outcomes() == (["completed"] if measured else []), driven.said
     assert driven.load()["measured_count"] == int(measured)
+
+
+def items_of(lab: RunningLab, tmp_path: Path, keys: str) -> dict[str, CheckedItem]:
+    """What `hpcq cluster check` says with these keys in the cluster file."""
+    path = tmp_path / "alpha.yaml"
+    path.write_text(lab.cluster_file("alpha").read_text().replace("partition: main\n", "") + f"\n{keys}\n")
+    return {one.item: one for one in check_cluster(read_cluster(path))}
+
+
+@pytest.mark.promise("`hpcq cluster check` runs a job with all directives of a real one, on one node of each class.")
+def test_the_check_is_a_job_like_any_other(lab: RunningLab, tmp_path: Path) -> None:
+    lab.at_rest("alpha")
+    lab.exec("alpha", "sh", "-c", "cat >/etc/slurm/job_submit.lua", text=JOB_SUBMIT)
+    with configured(lab, "JobSubmitPlugins=lua"):
+        without = items_of(lab, tmp_path, "partition: main")
+        given = items_of(lab, tmp_path, "partition: main\nextra_directives: [--comment=physics]")
+    assert not without["job"].ok
+    assert "alpha-n01: refused: " in without["job"].found
+    assert "every job needs --comment=PROJECT" in without["job"].found
+    assert "from a node" not in without, "nothing ran, so nothing is to say of file systems"
+    assert given["job"].found == "started on alpha-n01, alpha-n03, one of each class"
+    assert given["from a node"].found.startswith("seen and written from alpha-n01")
+    assert given["interface"].ok
+
+
+@pytest.mark.promise("`hpcq cluster check` finds the form of a job that a site takes, and names the keys.")
+@pytest.mark.parametrize("limit", ["MaxMemPerCPU=1999", "MaxMemPerNode=1000"], ids=["refused", "never started"])
+def test_the_check_finds_the_form_that_the_site_takes(lab: RunningLab, tmp_path: Path, limit: str) -> None:
+    with configured(lab, f"PartitionName=odd Nodes=alpha-n[01-04] {limit} DefMemPerCPU=500 State=UP MaxTime=1:00:00"):
+        found = items_of(lab, tmp_path, "partition: odd")["job"]
+        taken = items_of(lab, tmp_path, "partition: odd\nmemory: none")["job"]
+    assert not found.ok
+    assert ("refused: " if "CPU" in limit else "the scheduler says MaxMemPerLimit") in found.found
+    assert found.advice == "this site takes it with memory: none: write that in the cluster file"
+    assert taken.ok
+
+
+def test_a_constraint_is_part_of_the_check(lab: RunningLab, tmp_path: Path) -> None:
+    """Jobs name their nodes; one that asks for features of other nodes is refused, and so is the check's."""
+    found = items_of(lab, tmp_path, "partition: main\nconstraint: nosuchfeature")["job"]
+    assert not found.ok
+    assert "Invalid feature specification" in found.found
 
 
 def test_a_hidden_list_of_nodes_is_said(lab: RunningLab) -> None:

@@ -19,7 +19,8 @@ from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.plan import Plan, coverage_of
 from hpcq.planning.waves import choose_wave
 from hpcq.render import render
-from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job, site_context
+from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job
+from hpcq.runner.site.place import site_context
 from hpcq.scheduler.base import Bound, JobLimits
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import NodeCondition, NodeState

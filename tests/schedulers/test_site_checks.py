@@ -145,8 +145,6 @@ def slurm(tmp_path: Path) -> Iterator[SimulatedSlurm]:
 @pytest.mark.promise("`hpcq cluster check` finds wrappers of the commands that ask the controller.")
 @pytest.mark.promise("`hpcq cluster check` says where locks of the work directory hold on one machine only.")
 def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tmp_path: Path) -> None:
-    (slurm.folder / "bin" / "srun").write_text('#!/bin/bash\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
-    (slurm.folder / "bin" / "srun").chmod(0o755)
     path = slurm.cluster(f"work_directory: {tmp_path}/work") / "sim.yaml"
     items = {one.item: one for one in check_cluster(read_cluster(path))}
     assert items["from a node"].ok

@@ -20,7 +20,8 @@ from hpcq.run_folder.journal import Attempt, StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
 from hpcq.run_folder.spools import SPOOL, earlier_spools, sizes_spooled, spooled_step
 from hpcq.runner.queue.cluster_queue import ClusterQueue
-from hpcq.runner.queue.run_state import PROGRAMS, Job, modules_of, played, site_context, write_folder, write_job, write_programs
+from hpcq.runner.queue.run_state import PROGRAMS, Job, modules_of, played, write_folder, write_job, write_programs
+from hpcq.runner.site.place import site_context
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState
 from hpcq.transport import quote

@@ -25,12 +25,11 @@ from hpcq.runner.queue.run_state import (
     Step,
     make_job,
     modules_of,
-    site_context,
     write_folder,
     write_programs,
 )
 from hpcq.runner.queue.yield_policy import RetryLater
-from hpcq.runner.site.place import Place
+from hpcq.runner.site.place import Place, site_context
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.transport import quote

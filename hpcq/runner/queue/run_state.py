@@ -25,6 +25,7 @@ from hpcq.render import render
 from hpcq.run_folder.journal import Attempt, Journal, JournalState, StepKey, attempt_folder
 from hpcq.run_folder.lines import sizes_measured_before
 from hpcq.run_folder.paths import write_text
+from hpcq.runner.site.place import counted, site_context
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState
 from hpcq.units import count_of
@@ -35,13 +36,8 @@ from hpcq.units import count_of
 # Plan + pair + missing measurements -> Job -> runs/<run>/<cluster>/jobs/<job>/<attempt_no>/{job.json, job.sh}
 
 
-#: How long the server may take to start listening: enough for a slow file system and a slow step start.
-_READY_TIMEOUT_S = 60
-
 #: The file of the foreign programs of a job, in its folder.
 PROGRAMS = "programs.txt"
-#: Launcher options that give the number of processes, which is two in a line written for a pair.
-_COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,46 +196,6 @@ def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
     used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
     launches = {name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in used.items()}
     return {"job": job, **site_context(cluster, root), "toolchains": launches, "folder": f"{root}/{job.folder}"}
-
-
-def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
-    """Return what a script's head and body need of a cluster. The caller adds the job and its folder."""
-    return {
-        "root": root,
-        "programs": None,
-        "interface": cluster.interface,
-        "ports": str(cluster.ports) if cluster.ports else None,
-        "ready_timeout_s": _READY_TIMEOUT_S,
-        "modules": cluster.modules,
-        "environment": cluster.environment,
-        "directives": _directives(cluster),
-        "extra": cluster.extra,
-        "extra_directives": cluster.extra_directives,
-        "start_within_s": cluster.start_within_s,
-        "launcher": cluster.launcher,
-        "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
-        "toolchains": {},
-    }
-
-
-def counted(launch: Sequence[str]) -> tuple[str, ...]:
-    """Adapt a launcher line for a pair (`-np 2`) to as many ranks as there are nodes at run time."""
-    words = list(launch)
-    for place, word in enumerate(words[:-1]):
-        if word in _COUNT_FLAGS and words[place + 1] == "2":
-            words[place + 1] = "{count}"
-    return tuple(words)
-
-
-def _directives(cluster: Cluster) -> dict[str, str]:
-    named = {
-        "partition": cluster.partition,
-        "account": cluster.account,
-        "qos": cluster.qos,
-        "reservation": cluster.reservation,
-        "constraint": cluster.constraint,
-    }
-    return {name: value for name, value in named.items() if value}
 
 
 # ----------------------------------------------------------------------------------------------------------------------

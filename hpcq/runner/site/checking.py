@@ -14,17 +14,21 @@ from typing import Any
 
 from hpcq.definition.model import Cluster
 from hpcq.errors import HpcqError, SchedulerError
+from hpcq.nodelist import natural
 from hpcq.own_folder import HINT, entering, secure
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.site.build import account_folder, load_modules, work_base, work_root
 from hpcq.runner.site.place import reach, scheduler_of
+from hpcq.runner.site.trial import Trial, form_that_is_taken, try_job
 from hpcq.scheduler.base import JobLimits, Scheduler
 from hpcq.scheduler.kinds import describe
-from hpcq.scheduler.types import CheckedItem, JobKey, NodeCondition
+from hpcq.scheduler.types import CheckedItem, JobKey, NodeCondition, NodeState
 from hpcq.transport import Transport, quote
 from hpcq.units import utc_text
 
 _NODES_AT_LEAST = 2
+#: How many classes of nodes are tried at most: sites give features of their own to every rack.
+_CLASSES_MAX = 4
 #: The memory that RDMA registers for a modest job; with a lower limit, libraries fall back or fail.
 _MEMLOCK_KIB_AT_LEAST = 1 << 20
 _LOOK_MARK = "@look\n"
@@ -45,9 +49,9 @@ if command -v flock >/dev/null; then if flock -n lock true; then echo "lock free
 
 #: Type and options of the mount, which show what its caches may do.
 _MOUNT_LOOK = "command -v findmnt >/dev/null && findmnt --noheadings --output FSTYPE,OPTIONS --target . | head -n 1; true"
-#: Takes a lock there and reports the holder; 90 s at most.
+#: Takes a lock there and reports the holder; 300 s at most.
 _LOCK_HELD = """command -v flock >/dev/null || exit 0
-cd ROOT && { flock --no-fork lock sleep 90 </dev/null >/dev/null 2>&1 & echo $!; }; sleep 0.2"""
+cd ROOT && { flock --no-fork lock sleep 300 </dev/null >/dev/null 2>&1 & echo $!; }; sleep 0.2"""
 #: Prints after how many seconds the head sees the file that the node wrote; nothing after a minute.
 _SEEN_AFTER = """cd ROOT || exit 0
 n=0; until [ -s node ]; do [ "$n" -lt 300 ] || exit 0; sleep 0.2; n=$((n + 1)); done
@@ -145,24 +149,73 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     look = _NODE_LOOK.replace("INTERFACES", " ".join(quote(one) for one in _interfaces(cluster)))
     there = f"cd {quote(root)} && cat head && echo {token} >node && uname -n || exit 1\n{look}"
     holder = transport.sh(_LOCK_HELD.replace("ROOT", quote(root))).text.strip()
-    told: dict[str, str] = {}
+    shown, told, seen = list[CheckedItem](), dict[str, str](), ""
     try:
-        probed = scheduler.probe(there)
-        first, _, rest = probed.text.partition(_LOOK_MARK)
-        told = dict(line.partition(" ")[::2] for line in rest.splitlines())
-        answer = first.split()
-        ok = probed.returncode == 0 and answer[:1] == [token]
-        found = f"seen and written from {answer[1]}" if ok else probed.stderr.strip() or "not seen there"
+        shown, trials = _trials(cluster, scheduler, root, there)
+        first = next((one for one in trials if one.started), None)
+        if first is not None:
+            ok, shown_item = _from_a_node(first, token)
+            shown.append(shown_item)
+            seen = transport.sh(_SEEN_AFTER.replace("ROOT", quote(root))).text.strip() if ok else ""
+            told = _told(first) if ok else {}
     except HpcqError as error:
-        ok, found = False, error.message
-    advice = None if ok else "work_directory must be on a file system that head and nodes share; an idle node is needed to look"
-    items.append(CheckedItem("from a node", ok, found, advice))
-    seen = transport.sh(_SEEN_AFTER.replace("ROOT", quote(root))).text.strip() if ok else ""
+        shown.append(CheckedItem("job", False, error.message, "the scheduler must be reached from there"))
     transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdecimal() else ''}rm -rf -- {quote(root)}")
-    if not ok:
+    items += shown
+    if not told:
         return items
     items += [*_locks(told.get("lock", ""), held=holder.isdecimal()), *_caches(options, seen, cluster.filesystem_delay_s)]
-    return items + _node(cluster, transport, scheduler, told)
+    items += _node(cluster, transport, scheduler, told)
+    return items + [
+        _address(one, _told(other), other.node) for other in trials[1:] if other.text for one in _interfaces(cluster)
+    ]
+
+
+def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tuple[list[CheckedItem], list[Trial]]:
+    """Run a job like any other on one idle node of each class. Returns what is to say of these jobs, and the jobs."""
+    classes = _classes(scheduler.nodes())
+    if not classes:
+        return [CheckedItem("job", False, "no node is idle, so none was tried", "look again when one is")], []
+    nodes = list(classes.values())[:_CLASSES_MAX]
+    trials = [try_job(cluster, scheduler, root, nodes[0], look)]
+    if trials[0].started:
+        trials += [try_job(cluster, scheduler, root, node, look) for node in nodes[1:]]
+    failed = next((one for one in trials if not one.started), None)
+    if failed is None:
+        more = f"; {len(classes) - len(nodes)} more classes of nodes were not tried" if len(classes) > len(nodes) else ""
+        return [CheckedItem("job", True, f"started on {', '.join(nodes)}, one of each class{more}")], trials
+    found = f"{failed.node}: {failed.words}"
+    advice = f"{_own_keys(cluster)} and extra_directives of the cluster file make the job's options"
+    if failed.form_is_wrong and (taken := form_that_is_taken(cluster, scheduler, root, failed.node, look)):
+        form, trial = taken
+        keys = "; ".join(f"{key}: {value}" for key, value in form.items())
+        advice = f"this site takes it with {keys}: write that in the cluster file"
+        trials = [trial]
+    return [CheckedItem("job", False, found, advice)], trials
+
+
+def _classes(states: Sequence[NodeState]) -> dict[tuple[str, ...], str]:
+    """Return the first idle node of each class: nodes of the same partitions with the same features."""
+    found: dict[tuple[str, ...], str] = {}
+    for state in sorted(states, key=lambda one: natural(one.node)):
+        if state.condition is NodeCondition.IDLE:
+            found.setdefault(tuple(sorted(state.features)), state.node)
+    return found
+
+
+def _told(trial: Trial) -> dict[str, str]:
+    """Return what the look said of the node."""
+    _, _, rest = (trial.text or "").partition(_LOOK_MARK)
+    return dict(line.partition(" ")[::2] for line in rest.splitlines())
+
+
+def _from_a_node(trial: Trial, token: str) -> tuple[bool, CheckedItem]:
+    """Check whether a job that ran saw the file of the head and wrote its own."""
+    answer = (trial.text or "").partition(_LOOK_MARK)[0].split()
+    if answer[:1] == [token] and answer[1:]:
+        return True, CheckedItem("from a node", True, f"seen and written from {answer[1]}")
+    found = f"a job started on {trial.node}, but {trial.words or 'the file of the head was not seen there'}"
+    return False, CheckedItem("from a node", False, found, "work_directory must be on a file system that head and nodes share")
 
 
 def _locks(word: str, *, held: bool) -> list[CheckedItem]:
@@ -200,8 +253,8 @@ def _interfaces(cluster: Cluster) -> list[str]:
     return list(dict.fromkeys((cluster.interface, *cluster.networks.values())))
 
 
-def _address(interface: str, told: dict[str, str]) -> CheckedItem:
-    """Check that an interface has an address on the node. Over InfiniBand, sockets are IPoIB."""
+def _address(interface: str, told: dict[str, str], node: str = "") -> CheckedItem:
+    """Check that an interface has an address on the node. Over InfiniBand, sockets are IPoIB. node: named, if given."""
     state, _, address = told.get(f"interface@{interface}", "").partition(" ")
     has_address = bool(address.strip())
     found = f"{interface}: {state}, {address.strip()}" if has_address else f"{interface}: {state or 'not there'}"
@@ -209,7 +262,7 @@ def _address(interface: str, told: dict[str, str]) -> CheckedItem:
     advice = None if has_address else f"interface must be one with an address on the nodes: there are {there}"
     if has_address and "(IPoIB)" in state:
         advice = "sockets measure IP over InfiniBand here; RDMA is reached by MPI tests"
-    return CheckedItem("interface", has_address, found, advice)
+    return CheckedItem("interface", has_address, f"{node}: {found}" if node else found, advice)
 
 
 def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hpcq import __version__, units
 from hpcq.definition.model import Campaign, Cluster
@@ -197,3 +198,52 @@ def local_queue(cluster: Cluster) -> str:
     There is one per user and cluster, so that two runs share its nodes in turn.
     """
     return str(state_folder() / f"queue-{cluster.name}")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+#: How long the server may take to start listening: enough for a slow file system and a slow step start.
+_READY_TIMEOUT_S = 60
+#: Launcher options that give the number of processes, which is two in a line written for a pair.
+_COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
+
+
+def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
+    """Return what a script's head and body need of a cluster. The caller adds the job and its folder."""
+    return {
+        "root": root,
+        "programs": None,
+        "interface": cluster.interface,
+        "ports": str(cluster.ports) if cluster.ports else None,
+        "ready_timeout_s": _READY_TIMEOUT_S,
+        "modules": cluster.modules,
+        "environment": cluster.environment,
+        "directives": _directives(cluster),
+        "extra": cluster.extra,
+        "extra_directives": cluster.extra_directives,
+        "start_within_s": cluster.start_within_s,
+        "launcher": cluster.launcher,
+        "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
+        "toolchains": {},
+    }
+
+
+def counted(launch: Sequence[str]) -> tuple[str, ...]:
+    """Adapt a launcher line for a pair (`-np 2`) to as many ranks as there are nodes at run time."""
+    words = list(launch)
+    for place, word in enumerate(words[:-1]):
+        if word in _COUNT_FLAGS and words[place + 1] == "2":
+            words[place + 1] = "{count}"
+    return tuple(words)
+
+
+def _directives(cluster: Cluster) -> dict[str, str]:
+    named = {
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "reservation": cluster.reservation,
+        "constraint": cluster.constraint,
+    }
+    return {name: value for name, value in named.items() if value}

@@ -89,4 +89,11 @@ DESCRIPTION = Description(
     timer_table=TimerTable("scrontab", ("#SCRON --time=1-00:00:00",)),
     check_directive=directive_check(own=_OWN_OPTIONS, keys=_KEY_OPTIONS, refused=_REFUSED, long_is_unique_prefix=True),
     check_keys=_check_keys,
+    other_forms=(
+        {"memory": "none"},
+        {"exclusive": "none"},
+        {"memory": "none", "exclusive": "none"},
+        {"leave_out": "ntasks-per-node,no-requeue,open-mode"},
+        {"memory": "none", "exclusive": "none", "leave_out": "ntasks-per-node,no-requeue,open-mode"},
+    ),
 )
