@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: States of a node that end when a job ends.
-_AT_WORK = frozenset({"busy", "planned"})
+_AT_WORK = frozenset({"busy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _unfit(node: NodeState, campaign: Campaign, cluster: Cluster) -> str | None:
     for constraint in (cluster.constraint, campaign.nodes.constraint):
         if constraint is not None and not has_features(node.features, constraint):
             return f"does not have {constraint}"
-    return None if node.condition == "idle" or node.condition in _AT_WORK else _state_words(node)
+    return None if node.free or node.condition in _AT_WORK else _state_words(node)
 
 
 def _state_words(node: NodeState) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class NodeCondition(StrEnum):
-    """hpcq's view of a node's state. hpcq uses only IDLE nodes."""
+    """hpcq's view of a node's state. hpcq asks only for IDLE and PLANNED nodes."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -38,6 +38,14 @@ class NodeState:
     reason: str | None = None
     #: Its leaf switch, if hpcq asked for it and the scheduler knows it.
     switch: str | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether no job has it and hpcq may ask for it.
+
+        A planned node is free until a larger job begins: the scheduler starts a job there if its time limit ends before.
+        """
+        return self.condition in {NodeCondition.IDLE, NodeCondition.PLANNED}
 
 
 class Wait(StrEnum):

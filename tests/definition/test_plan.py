@@ -218,7 +218,7 @@ def test_too_few_nodes_says_why(campaign: Campaign, cluster: Cluster) -> None:
 
 
 def test_nodes_at_work_are_waited_for_where_there_is_no_other_way(campaign: Campaign, cluster: Cluster) -> None:
-    busy = [node("b1", NodeCondition.BUSY), node("b2", NodeCondition.PLANNED)]
+    busy = [node("b1", NodeCondition.BUSY), node("b2", NodeCondition.BUSY)]
 
     def candidates(states: list[NodeState], **changed: Any) -> list[str]:
         plan = make_plan(replace(campaign, **changed), cluster, states, "r", 7)
@@ -232,6 +232,8 @@ def test_nodes_at_work_are_waited_for_where_there_is_no_other_way(campaign: Camp
     listed = PairChoice(Pattern.LIST, pairs=(("n1", "b2"),))
     assert candidates([*nodes(2), *busy], pairs=listed) == ["b2", "n1", "n2"]
     assert candidates([*nodes(2), *busy], pairs=PairChoice(Pattern.STAR, node="b1")) == ["b1", "n1", "n2"]
+    planned = node("p1", NodeCondition.PLANNED)
+    assert candidates([*nodes(2), *busy, planned]) == ["n1", "n2", "p1"], "the scheduler decides whether a job fits before"
 
 
 def test_listed_pairs_that_cannot_run_are_kept_with_the_reason(campaign: Campaign, cluster: Cluster) -> None:

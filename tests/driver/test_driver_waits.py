@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.run.campaigns import print_status
+from hpcq.definition.budget import Budget
 from hpcq.errors import HeldError, SchedulerError, TransportError
 from hpcq.runner.cancelling import cancel_run, still_there
 from hpcq.runner.live import status_of
-from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, OtherJob, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
@@ -71,6 +72,29 @@ def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
     site.drive()
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
     assert "sim: answers again" in site.said
+
+
+@pytest.mark.promise("A driver that yields with nothing in the queue asks once a minute, and only whether others still wait.")
+def test_a_driver_that_yields_with_an_empty_queue_asks_ever_less_often(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, budget=Budget(gives_way=True))
+    site.scheduler.others = (OtherJob("7", sure=True),)
+    site.at(900, lambda: setattr(site.scheduler, "others", ()))
+    asked: list[tuple[float, bool]] = []
+    look = site.scheduler.look
+
+    def noted(question: QueueQuery) -> QueueSnapshot:
+        asked.append((site.clock.passed_s, question.nodes))
+        return look(question)
+
+    site.scheduler.look = noted  # type: ignore[method-assign]
+    site.drive()
+    waiting = [(at, nodes) for at, nodes in asked if at < 900]
+    assert len(waiting) < 30
+    assert 50 < waiting[-1][0] - waiting[-2][0] < 70
+    assert [nodes for _, nodes in waiting[1:]] == [False] * (len(waiting) - 1), "no list of nodes while nothing may start"
+    resumed = next(at for at, _ in asked if at >= 900)
+    assert resumed < 970
+    assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
 
 
 @pytest.mark.promise("A cluster that does not answer is a wait: status, log and terminal say for what and since when.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,9 +73,57 @@ def test_a_job_behind_somebody_elses_job_gives_its_other_node_back(lab: RunningL
     assert driven.outcomes().count("completed") == 2
 
 
+def expected_start(lab: RunningLab, scheduler_job_id: str) -> dt.datetime | None:
+    """When Slurm expects to start a waiting job; None while it has not said so."""
+    shown = lab.exec("alpha", "squeue", "--noheader", "--format=%S", f"--jobs={scheduler_job_id}").strip()
+    return dt.datetime.fromisoformat(shown) if shown[:1].isdigit() else None
+
+
+@pytest.mark.promise("Nodes that are planned for a larger job are used, and that job's expected start does not move.")
+def test_planned_nodes_are_used_and_the_larger_job_is_not_delayed(lab: RunningLab, tmp_path: Path) -> None:
+    """A user's job has one node for five minutes; another one waits for all four, so Slurm plans the other three for it."""
+    lab.at_rest("alpha")
+    words = "sbatch --parsable --exclusive --output=/dev/null"
+    small = lab.exec(
+        "alpha", *words.split(), "--nodelist=alpha-n01", "--time=5", "--wrap", "sleep 290", user="otheruser"
+    ).strip()
+    until(lambda: lab.exec("alpha", "squeue", "--noheader", "--states=R", f"--jobs={small}") != "")
+    large = lab.exec("alpha", *words.split(), "--nodes=4", "--time=10", "--wrap", "true", user="otheruser").strip()
+    try:
+        until(lambda: "planned" in lab.exec("alpha", "sinfo", "--noheader", "--Node", "--format=%T"))
+        until(lambda: expected_start(lab, large) is not None)
+        before = expected_start(lab, large)
+        more = "pairs: {list: [[alpha-n02, alpha-n03]]}\nwalltime_s: 1min"
+        driven = Driven(tmp_path, lab, "alpha", more, at_rest=False)
+        driven.finish(driven.start(), within_s=120)
+        assert driven.outcomes() == ["completed"], driven.said
+        assert lab.exec("alpha", "squeue", "--noheader", "--format=%T", f"--jobs={large}").strip() == "PENDING"
+        assert expected_start(lab, large) == before
+    finally:
+        lab.exec("alpha", "scancel", small, large)
+
+
 def test_a_job_that_waits_for_another_of_ours_is_never_withdrawn(lab: RunningLab, tmp_path: Path) -> None:
     """All pairs of four nodes: most jobs wait for a node of another one."""
     driven = Driven(tmp_path, lab, "alpha", "pairs: all", duration_s=1)
     driven.finish(driven.start())
     assert driven.outcomes() == ["completed"] * 6, driven.said
     assert not [event for event in driven.events() if event["event"] == "withdraw"]
+
+
+def test_a_driver_that_yields_asks_the_controller_little(lab: RunningLab, tmp_path: Path) -> None:
+    """The controller's own count of what this user asked, over a minute and a half of yielding with nothing in the queue."""
+    driven = Driven(tmp_path, lab, "alpha", "pairs: {list: [[alpha-n01, alpha-n02]]}\nbudget: {yield: true}")
+    words = "sbatch --parsable --exclusive --output=/dev/null --nodes=4 --time=5 --wrap"
+    jobs = [lab.exec("alpha", *words.split(), "sleep 280", user="otheruser").strip() for _ in range(2)]
+    until(lambda: lab.exec("alpha", "squeue", "--noheader", "--states=R", f"--jobs={jobs[0]}") != "")
+    until(lambda: lab.exec("alpha", "squeue", "--noheader", "--states=PD", "--format=%r").strip() in {"Resources", "Priority"})
+    lab.exec("alpha", "sdiag", "--reset")
+    driving = driven.start()
+    time.sleep(90)
+    told = lab.exec("alpha", "sdiag")
+    lab.exec("alpha", "scancel", *jobs)
+    driven.finish(driving)
+    [count] = re.findall(r"^\s*labuser\s*\(\s*\d+\) count:(\d+)", told, flags=re.MULTILINE)
+    assert int(count) < 60, told
+    assert driven.outcomes() == ["completed"]

@@ -302,7 +302,8 @@ class Driver:
                 return
             if self.state.active or self._pending():
                 least_s = _RUNS_LOOK_S if self._beside_runs else 0.0
-                self.pace.sleep(eager=eager, least_s=least_s, wakes=self._wanted)
+                quiet = self.queue.paused is not None and not self.state.active
+                self.pace.sleep(eager=eager, quiet=quiet, least_s=least_s, wakes=self._wanted)
 
     def finish(self) -> dict[str, Any]:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
@@ -391,8 +392,7 @@ class Driver:
                 self._refill(within, within.nodes or ())
         elif wave and (booked := self._booked(states, room)):
             self._wait.end()
-            idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
-            self._submitter.submit(booked, idle)
+            self._submitter.submit(booked, self._free(states))
             self.queue.find_undetermined()
         elif not self.state.active and any(self._pending()):
             if own_reservation is not None and self._wait.waiting:
@@ -420,9 +420,14 @@ class Driver:
             self.record.not_run(list(self.state.pending), refusal)
         return not own_reservation.wanted
 
+    def _free(self, states: Sequence[NodeState]) -> list[str]:
+        """Return the nodes that jobs may ask for now. Where the run reserves nodes, only idle ones: no job is planned there."""
+        reserves = self.account.own_reservation is not None and self.account.own_reservation.wanted
+        return [one.node for one in states if one.condition is NodeCondition.IDLE or (one.free and not reserves)]
+
     def _choose(self, states: Sequence[NodeState], room: int | None, *, alone: bool = False) -> list[list[int]]:
         """Return the pairs of the next jobs. alone: as if no other run of this user took anything."""
-        idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
+        idle = self._free(states)
         jobs = self.account.active_jobs()
         budget = self.account.budget_now(alone=alone)
         if room is not None:

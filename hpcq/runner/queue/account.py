@@ -48,6 +48,8 @@ from hpcq.units import count_of, parse_utc, plain, utc_text
 #: After this many failed queries in a row, the driver slows down and says so.
 FAILURES_SAID = 5
 _GROWTH = 1.5
+#: The longest time between two turns of a driver that yields and has nothing in the queue.
+_QUIET_S = 60.0
 _SLOWEST_S = 60.0
 #: A controller that takes this long to answer is busy; then hpcq asks for at most a tenth of the time.
 _SLOW_ANSWER_S, _PAUSE_PER_ANSWER = 2.0, 9.0
@@ -99,18 +101,24 @@ class Pace:
         self._left -= 1.0
         self._asked_at = self.clock.now_s()
 
-    def sleep(self, *, eager: bool, least_s: float = 0.0, wakes: Callable[[], bool] = lambda: False) -> None:
+    def sleep(
+        self, *, eager: bool, quiet: bool = False, least_s: float = 0.0, wakes: Callable[[], bool] = lambda: False
+    ) -> None:
         """Wait between two turns. eager: there may soon be something to do. least_s: nothing can happen before.
 
+        quiet: nothing of ours is queued and nothing may be submitted, so a minute between two turns is enough.
         wakes: whether a person wants something, asked every few seconds.
         """
+        most_s = max(self.poll_max_s, _QUIET_S) if quiet else self.poll_max_s
+        if self.failures == 0:
+            self.interval_s = min(self.interval_s, most_s)
         if eager and self.failures == 0:
             self.interval_s = self.query_s
         left_s = max(self.interval_s, least_s, self._slow_s) * random.uniform(0.9, 1.1)  # noqa: S311 - jitter, so that drivers do not march in step
         while left_s > 0 and not wakes():
             self.clock.sleep(min(left_s, ATTENTIVE_S))
             left_s -= ATTENTIVE_S
-        self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
+        self.interval_s = min(max(most_s, self.interval_s), self.interval_s * _GROWTH)
 
     def answered(self, took_s: float) -> None:
         """Note how long an answer took: a busy controller is asked less often."""

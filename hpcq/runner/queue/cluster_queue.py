@@ -433,7 +433,7 @@ class ClusterQueue:
         """Query everything in one command. refill: jobs wait for submission."""
         self.obey_stop()
         live = self.known()
-        room = refill and not self.pausing and self.shut() is None and not self.account.full()
+        room = refill and not self.pausing and self.paused is None and self.shut() is None and not self.account.full()
         question = QueueQuery(
             jobs=[attempt.key for attempt in live],
             nodes=room or self.yield_policy.wants_nodes(live, self.clock.now_s()),
