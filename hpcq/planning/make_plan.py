@@ -333,6 +333,10 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
             )
         notes.append(f"{wall.source} is {wall.value} s: time limit cut from {plan.walltime_s} s")
         plan = replace(plan, walltime_s=wall.value)
+    shortest = limits.min_walltime_s
+    if shortest is not None and plan.walltime_s < shortest.value:
+        notes.append(f"{shortest.source} is {shortest.value} s: time limit raised from {plan.walltime_s} s")
+        plan = replace(plan, walltime_s=shortest.value)
     return replace(plan, notes=tuple(notes))
 
 
@@ -359,4 +363,9 @@ def fit_link(plan: Plan, peer_wait_s: float, limits: Mapping[str, JobLimits]) ->
         if wall is not None and plan.walltime_s > wall.value:
             notes.append(f"{cluster}: {wall.source} is {wall.value} s: time limit cut from {asked_s} s")
             plan = replace(plan, walltime_s=wall.value)
+    for cluster, known in limits.items():
+        shortest = known.min_walltime_s
+        if shortest is not None and plan.walltime_s < shortest.value:
+            notes.append(f"{cluster}: {shortest.source} is {shortest.value} s: time limit raised from {plan.walltime_s} s")
+            plan = replace(plan, walltime_s=shortest.value)
     return replace(plan, notes=tuple(notes))

@@ -71,6 +71,7 @@ class JobLimits:
     max_nodes: Bound | None = None
     nodes_at_least: Bound | None = None
     max_walltime_s: Bound | None = None
+    min_walltime_s: Bound | None = None
     #: Why the site would refuse jobs of this user, each reason with the site's words.
     refusals: tuple[str, ...] = ()
 
@@ -79,6 +80,7 @@ class JobLimits:
         shown = [
             (self.nodes_at_least, "at least {} nodes per job"),
             (self.max_nodes, "at most {} nodes per job"),
+            (self.min_walltime_s, "at least {} s"),
             (self.max_walltime_s, "at most {} s"),
         ]
         return [f"{text.format(bound.value)} ({bound.source})" for bound, text in shown if bound is not None]

@@ -48,6 +48,8 @@ class Key:
     help: str
     form: KeyForm = KeyForm.WORD
     allowed: tuple[str, ...] = ()
+    #: Returns why one of its words is refused; None if the word is fine.
+    check: Callable[[str], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def directive_check(
     """Return a check of lines such as `--licenses=fs`.
 
     own: options that hpcq writes into every job. keys: option -> the key of the cluster file to use instead.
-    refused: option -> why.
+    refused: option -> why. An option may stand there with the name of what it sets, like `-l select`: that goes first.
     long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does, too.
     """
     known = [*own, *keys, *refused]
@@ -133,8 +135,11 @@ def directive_check(
         if not line.startswith("-"):
             return "must be an option of the submit command, like --licenses=fs"
         word = re.split(r"[=\s]", line, maxsplit=1)[0]
-        # -pmain means the same as -p main.
-        options = [whole(word), *([word[:2]] if not word.startswith("--") else [])]
+        options = [whole(word)]
+        if not word.startswith("--"):
+            # -pmain means the same as -p main, and -lselect=2,mem=1gb sets two things.
+            names = [re.split(r"[=:]", one, maxsplit=1)[0].strip() for one in line[2:].split(",")]
+            options = [*(f"{word[:2]} {name}" for name in names), *options, word[:2]]
         for option in options:
             if option in keys:
                 return f"the key {keys[option]} of this file says it"

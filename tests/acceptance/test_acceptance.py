@@ -109,6 +109,11 @@ def test_who_cannot_be_had_and_why() -> None:
     assert "alone there: it has no partner" in found.blocked["n3"]
     with_partners = Upkeep("me", states, (replace(mine, nodes=("n3",), flex=True),))
     assert choose(NodeSelection(nodes=("n3",)), nodes, with_partners, {"n5"}).testable == ("n3",)
+    own = Upkeep("me", states, (replace(mine, name="hpcq-accept", nodes=("n2", "n3", "n4", "n5")),))
+    found = choose(NodeSelection(nodes=("n3",)), nodes, own, set())
+    assert (found.testable, found.room) == (("n3",), frozenset(("n3", "n4", "n5"))), "hpcq put its partners there"
+    lonely = Upkeep("me", states, (replace(mine, name="hpcq-accept", nodes=("n2", "n3")),))
+    assert choose(NodeSelection(nodes=("n3",)), nodes, lonely, set()).testable == ()
 
 
 @pytest.mark.promise("Acceptance drains no node whose other pairs are fine.")

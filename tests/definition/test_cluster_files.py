@@ -177,6 +177,40 @@ def test_refused_keys_of_a_cluster(here: Path, line: str, message: str) -> None:
     assert cluster_says(SLURM + line + "\n") == [f"alpha.yaml:4: {message}"]
 
 
+@pytest.mark.promise(
+    "What a job script of hpcq says by `-l` or `-W` itself is refused in PBS's `extra_directives` by its name."
+)
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("extra_directives: [-l select=2]", "extra_directives: '-l select=2': the key select of this file says it"),
+        ("extra_directives: [-lplace=free]", "extra_directives: '-lplace=free': the key place of this file says it"),
+        ("extra_directives: ['-l mem=1gb,walltime=9']",
+         "extra_directives: '-l mem=1gb,walltime=9': hpcq sets the walltime of every job"),
+        ("extra_directives: [-W block=true]",
+         "extra_directives: '-W block=true': qsub would wait for the job, and hpcq for qsub"),
+        ("extra_directives: [-Wumask=022]",
+         "extra_directives: '-Wumask=022': hpcq keeps what its jobs write to their user"),
+        ("extra_directives: ['-l filesystems=home:eagle']",
+         ("extra_directives: '-l filesystems=home:eagle': the key resources of this file says it,"
+         " like resources: filesystems=home:eagle")),
+        ("resources: select=2", "resources: 'select=2': select is the key select of this file"),
+        ("resources: [storage=a+b, ncpus=4]",
+         "resources: 'ncpus=4': ncpus belongs to each chunk: the key select of this file"),
+        ("resources: eagle", "resources: 'eagle': must be a resource and its value, like filesystems=home:eagle"),
+    ],
+)  # fmt: skip
+def test_refused_directives_and_resources_of_pbs(here: Path, line: str, message: str) -> None:
+    assert cluster_says(f"name: alpha\nscheduler: pbs\ninterface: eth0\n{line}\n") == [f"alpha.yaml:4: {message}"]
+
+
+def test_options_of_pbs_that_hpcq_does_not_set_are_taken(here: Path) -> None:
+    text = "name: alpha\nscheduler: pbs\ninterface: eth0\nextra_directives: [-W group_list=wheel, -m n, -p 3]\n"
+    cluster = read_alpha(f"{text}resources: [filesystems=home:eagle, storage=gdata/ab1+scratch/ab1]\n")
+    assert cluster.extra_directives == ("-W group_list=wheel", "-m n", "-p 3")
+    assert cluster.extra == {"resources": "filesystems=home:eagle,storage=gdata/ab1+scratch/ab1"}
+
+
 @pytest.mark.parametrize(
     ("text", "messages"),
     [

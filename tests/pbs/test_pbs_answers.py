@@ -12,7 +12,8 @@ from hpcq.errors import SchedulerError
 from hpcq.runner.queue.reservations import Held, OwnReservation
 from hpcq.scheduler.pbs.administration import read_reservations, seen_from_inside, taken_soon
 from hpcq.scheduler.pbs.nodes import SEPARATOR, Record, hosts_of, read_dsv, read_plain, read_vnode
-from hpcq.scheduler.pbs.scheduler import Pbs, read_job, read_job_limits, seconds, submit_limit
+from hpcq.scheduler.pbs.queues import Asker, read_job_limits, seconds, submit_limit
+from hpcq.scheduler.pbs.scheduler import Pbs, read_job
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, SchedulerSettings, Wait
 from hpcq.transport import Completed, Here
 from tests.driver.fake_clock import FakeClock
@@ -60,6 +61,11 @@ def reservation(state: str, substate: str, nodes: str = "(n1:ncpus=4)") -> str:
     )
 
 
+def served(default: str, *queues: str) -> str:
+    """The server with its default queue, and queues, as `qstat -Bf` and `-Qf` show them."""
+    return "\n".join([f"Server: head{SEPARATOR}default_queue={default}", *queues])
+
+
 def nodes_of(answer: str, **settings: str) -> dict[str, NodeState]:
     """The nodes that a scheduler with these keys of its cluster file reads."""
     return {state.node: state for state in Pbs(Here(), SchedulerSettings(**settings)).read_nodes(answer)}  # type: ignore[arg-type]
@@ -83,13 +89,13 @@ def test_a_damaged_answer_is_read_without_a_crash() -> None:
         records = [*read_dsv(text), *read_plain(text)]
         reports = [read_job(record, "anna") for record in records]
         vnodes = [read_vnode(record) for record in records]
-        states = hosts_of(vnodes, None)
+        states = hosts_of(vnodes)
         found = read_reservations(text)
         taken_soon(states, vnodes, found, NOW)
         for each in found:
             seen_from_inside(states, vnodes, each, each.name)
-        read_job_limits(records, "workq", user="anna", groups=["staff"])
-        submit_limit(records, "workq", "anna")
+        read_job_limits(records, "workq", Asker("anna", ["staff"]), (4, 4))
+        submit_limit(records, "workq", Asker("anna"))
         assert all(report.reason for report in reports if report.state is JobState.UNKNOWN), one
 
 
@@ -128,8 +134,8 @@ def test_what_is_no_number_of_pbs_is_none(text: str) -> None:
     assert Record("Job Id", "7.head", {"Exit_status": text}).number("Exit_status") is None
     assert seconds(text) is None
     queue = Record("Queue", "workq", {"enabled": "True", "started": "True", "resources_max.nodect": text})
-    assert read_job_limits([queue], "workq", user="anna", groups=[]).max_nodes is None
-    assert submit_limit([Record("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", "anna") is None
+    assert read_job_limits([queue], "workq", Asker("anna")).max_nodes is None
+    assert submit_limit([Record("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", Asker("anna")) is None
 
 
 @pytest.mark.promise("A PBS reservation one of whose nodes is down or offline keeps its nodes until it begins.")
@@ -176,8 +182,8 @@ def test_a_reservations_queue_is_the_reservation() -> None:
 @pytest.mark.promise("Without `queue`, the nodes of PBS's default queue are used.")
 def test_nodes_of_the_default_queue_when_none_is_named() -> None:
     listed = f"{vnode('n1', queue='workq')}\n{vnode('n2', queue='gpu')}\n{vnode('n3')}"
-    assert list(nodes_of(f"@default workq\n{listed}")) == ["n1"]
-    assert list(nodes_of(f"@default other\n{listed}")) == ["n3"]
+    assert list(nodes_of(f"{served('workq')}\n{listed}")) == ["n1"]
+    assert list(nodes_of(f"{served('other')}\n{listed}")) == ["n3"]
     assert list(nodes_of(listed, partition="gpu")) == ["n2"]
 
 

@@ -126,7 +126,7 @@ def test_every_comment_means_one_thing(wait: Wait) -> None:
 
 def test_no_comment_of_the_source_is_left_out() -> None:
     assert sum(len(comments(text)) for text in MEANINGS.values()) == 77
-    assert read_wait("Q", "n", f"Not Running: {PLACEMENT_SET}") is Wait.LIMIT
+    assert read_wait("Q", "n", f"Not Running: {PLACEMENT_SET}") is Wait.UNKNOWN
 
 
 @pytest.mark.promise("hpcq yields to jobs of others that wait for nodes on PBS, and to none that waits for a limit.")
@@ -137,8 +137,9 @@ def test_jobs_of_others_wait_for_nodes_only_where_their_comment_says_so() -> Non
     assert {one for one in every if others(one)} == set(comments(ORDINARY))
 
 
-def test_a_comment_of_a_release_or_hook_that_nobody_knows_is_a_limit() -> None:
-    assert read_wait("Q", "n", "Not Running: the moon is full") is Wait.LIMIT
+@pytest.mark.promise("A comment of a PBS release or hook that nobody knows is told at once, and waited for as for a limit.")
+def test_a_comment_that_nobody_knows_is_unknown() -> None:
+    assert read_wait("Q", "n", "Not Running: the moon is full") is Wait.UNKNOWN
     assert read_wait("Q", "n", "") is Wait.ORDINARY
 
 

@@ -7,13 +7,15 @@ names of releases and features, from the sources of OpenPBS 14.1 to 23.06. Those
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from hpcq.errors import SchedulerError, UserError
 from hpcq.scheduler.pbs.administration import PbsAdministration, release
 from hpcq.scheduler.pbs.nodes import Ability, Family, Record, read_dialect
-from hpcq.scheduler.pbs.scheduler import Outcome, outcome, read_job, read_wait, short_name
+from hpcq.scheduler.pbs.scheduler import Outcome, Pbs, outcome, read_job, read_wait, short_name
 from hpcq.scheduler.types import JobState, SchedulerSettings, Wait
 from hpcq.transport import Here
 
@@ -35,8 +37,6 @@ RELEASES = [
     ("    pbs_version = 2021.1.3.20220217134230", Family.PROFESSIONAL, "2021.1.3.20220217134230", set()),
     ("pbs_version = 2022.1", Family.PROFESSIONAL, "2022.1", set()),
     ('{"timestamp":0,"pbs_version":"2024.1.2.20241017100211"}', Family.PROFESSIONAL, "2024.1.2.20241017100211", set()),
-    ("version: 2.4.16", Family.TORQUE, "2.4.16", set()),
-    ("Version: 6.1.1.1\nCommit: 1dff0b8", Family.TORQUE, "6.1.1.1", set()),
     ("qstat: command not found", Family.UNKNOWN, "qstat: command not found", set()),
     ("", Family.UNKNOWN, "", set()),
 ]
@@ -59,9 +59,8 @@ def test_a_release_is_known_by_its_words(said: str, family: Family, number: str,
         ("pbs_version = 2022.1", {}, True, "PBS Professional 2022.1 / None"),
         ("pbs_version = 2020.1.0.20200720152739", {}, True, "a time limit is known by the time that the job used"),
         ("pbs_version = 14.1.2", {"tolerate_node_failures": "none"}, False, "no qstat -F dsv: hpcq cannot read its listings"),
-        ("pbs_version = 18.1.4", {}, False, "write `tolerate_node_failures: none`"),
+        ("pbs_version = 18.1.4", {}, True, "write `tolerate_node_failures: none`"),
         ("pbs_version = 18.1.4", {"tolerate_node_failures": "none"}, True, "no pbs_rsub --hosts: hpcq accept prints no order"),
-        ("Version: 6.1.1.1", {}, False, "Torque 6.1.1.1 / hpcq knows OpenPBS and PBS Professional"),
         ("hello", {}, True, "not recognised: hello"),
         ("", {}, True, "not recognised: no answer"),
     ],
@@ -70,6 +69,52 @@ def test_the_check_names_the_release_and_what_it_lacks(said: str, extra: dict[st
     found = release(read_dialect(said), SchedulerSettings(extra=extra))
     assert (found.item, found.ok) == ("release", ok)
     assert words in f"{found.found} / {found.advice}"
+
+
+def fake(folder: Path, **programs: str) -> None:
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+
+
+TORQUE = r"""case "$*" in *--version*) printf 'Version: 6.1.3\nCommit: 1dff0b8\n' >&2; exit 0 ;; esac
+echo "usage: qstat" >&2; exit 2"""
+GRID_ENGINE = """case "$*" in *-help*) echo "SGE 8.1.9"; echo "usage: qstat [options]"; exit 0 ;; esac
+echo "error: Unknown option" >&2; exit 1"""
+
+
+@pytest.mark.promise("Commands of Torque, Grid Engine, LSF or Flux are named, and nobody waits for a server.")
+@pytest.mark.parametrize(
+    ("programs", "words"),
+    [
+        ({"qstat": TORQUE}, "this is Torque 6.1.3: hpcq does not speak it yet"),
+        ({"qstat": GRID_ENGINE}, "this is Grid Engine 8.1.9: hpcq does not speak it yet"),
+        (
+            {"qstat": "exit 127", "lsid": 'echo "IBM Spectrum LSF Standard 10.1.0.6, May 25 2018"'},
+            "this is LSF 10.1.0.6: hpcq does not speak it yet",
+        ),
+        (
+            {"qstat": "exit 127", "flux": 'echo "commands:    0.66.0"; echo "libflux-core:    0.66.0"'},
+            "this is Flux 0.66.0: hpcq does not speak it yet",
+        ),
+    ],
+)
+def test_another_batch_system_is_named(
+    programs: dict[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(tmp_path, pbsnodes="echo usage >&2; exit 1", **dict.fromkeys(("lsid", "flux"), "exit 127"))
+    fake(tmp_path, **programs)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UserError, match=re.escape(words)):
+        Pbs(Here(), SchedulerSettings()).nodes()
+
+
+def test_a_server_that_is_away_is_no_other_batch_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = 'case "$*" in *--version*) echo "pbs_version = 23.06.06"; exit 0 ;; esac; echo "Connection refused" >&2; exit 255'
+    fake(tmp_path, pbsnodes="exit 1", qstat=away)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(SchedulerError, match=r"^here: node list: Connection refused$"):
+        Pbs(Here(), SchedulerSettings()).nodes()
 
 
 def test_a_name_fits_every_release() -> None:

@@ -237,6 +237,7 @@ def test_a_denied_reservation_ends_with_zero_and_is_a_refusal(pbs: SimulatedPbs,
     assert not site.scheduler.has_reservation("run-1")
 
 
+@pytest.mark.promise("One repaired PBS node is tested in a reservation with partners, which ends when it passed or is out.")
 @pytest.mark.promise("A PBS node that somebody else took out of service keeps that and the reason.")
 def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, site: Site) -> None:
     pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")
@@ -260,12 +261,23 @@ def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, sit
     assert site.scheduler.transport.sh(f"{order} && {resume}").returncode == 0
     seen = administration.look()
     [held] = seen.reservations
-    assert (held.own, held.nodes, held.maintenance, held.mine) == (True, ("pbn2",), True, True)
+    partners = ("pbn3", "pbn4")
+    assert "hpcq-accept.pbn2\n" in pbs.run("pbs_rstat", "-f").stdout
+    assert (held.own, held.nodes, held.maintenance, held.mine) == (True, ("pbn2", *partners), True, True)
     assert administration.open_outward(held.name) is None
-    order = administration.give_back(held, ["pbn2"])
+    assert administration.give_back(held, ["pbn2"]) == f"pbs_rdel {pbs.run('pbs_rstat', '-f').stdout.split()[2].split('.')[0]}"
+    order = administration.give_back(held, partners)
     assert order is not None
-    assert site.scheduler.transport.sh(order).returncode == 0
-    assert administration.look().reservations == ()
+    done = site.scheduler.transport.sh(order)
+    assert (done.returncode, done.stderr) == (1, "pbn2 is in it, and is not offline\n")
+    assert len(administration.look().reservations) == 1
+    failed = administration.drain(["pbn2"], "hpcq accept: slow")
+    passed = administration.give_back(held, partners)
+    assert failed is not None
+    assert passed is not None
+    assert site.scheduler.transport.sh(f"{failed} && {passed}").returncode == 0
+    seen = administration.look()
+    assert (seen.reservations, seen.nodes["pbn2"].own_drain, seen.nodes["pbn3"].drained) == ((), True, False)
 
 
 @pytest.mark.promise("Orders to a PBS host with several vnodes name the host: PBS knows no vnode there.")

@@ -31,7 +31,7 @@ class Machine:
         self.jobs: dict[int, Job] = {}
         self.reservations: dict[str, Reservation] = {}
         self.settings = Settings()
-        self.server: dict[str, str] = {"default_queue": "workq", "resv_enable": "True"}
+        self.server: dict[str, str] = {"default_queue": "workq", "resv_enable": "True", "query_other_jobs": "True"}
         self.calls: dict[str, int] = {}
         self.next_number = 1
         self._limits_looked = 0.0
@@ -129,6 +129,10 @@ class Machine:
         if job.state == "W" and now < job.start_after:
             return
         job.state = "W" if now < job.start_after else "Q"
+        if job.queue in self.queues and self.queues[job.queue].settings.get("queue_type") == "Route":
+            self.route(job)
+            if self.queues[job.queue].settings.get("queue_type") == "Route":
+                return
         reservation = self.reservations.get(job.queue)
         queue = self.queues.get(job.queue)
         if reservation is not None:
@@ -150,6 +154,28 @@ class Machine:
         there = [one for chunk in job.chunks for one in self.busy(chunk.host)]
         return max((one.started + (one.walltime_s or WALLTIME_NONE_S) for one in there), default=0.0)
 
+    def default_words(self, queue: str) -> dict[str, str]:
+        """What default_chunk of the server and the queue makes each chunk ask of its host."""
+        given = [self.server, self.queues[queue].settings if queue in self.queues else {}]
+        return {
+            name.removeprefix("default_chunk."): value
+            for settings in given
+            for name, value in settings.items()
+            if name.startswith("default_chunk.") and not value.isdigit()
+        }
+
+    def route(self, job: Job) -> None:
+        """Pass a job on to the first destination that takes it; without one it stays where it is, and says nothing."""
+        settings = self.queues[job.queue].settings
+        for name in settings.get("route_destinations", "").split(","):
+            queue = self.queues.get(name.strip())
+            if queue is None or not queue.enabled:
+                continue
+            most, least = queue.settings.get("resources_max.nodect"), queue.settings.get("resources_min.nodect")
+            if int(least or 1) <= len(job.chunks) <= int(most or len(job.chunks)):
+                job.queue = queue.name
+                return
+
     def _hosts_for(  # noqa: PLR0911 - one per sentence of the scheduler
         self, job: Job, reservation: Reservation | None, now: float
     ) -> tuple[str, ...] | str:
@@ -166,6 +192,19 @@ class Machine:
                 most = max(node.ncpus for node in self.nodes.values())
                 return f"Not Running: Insufficient amount of resource: ncpus (R: {chunk.ncpus} A: {most} T: {total})"
             names = [chunk.host] if chunk.host else list(self.nodes)
+            asked = {**self.default_words(job.queue), **dict(chunk.words)}
+            lacks = {
+                name: next(
+                    (word for word, value in asked.items() if value not in self.nodes[name].resources.get(word, "").split(",")),
+                    "",
+                )
+                for name in names
+            }
+            if all(lacks.values()):
+                word = next(iter(lacks.values()))
+                there = self.nodes[names[0]].resources.get(word, "")
+                return f"Not Running: Insufficient amount of resource: {word} ({asked[word]} != {there})"
+            names = [name for name in names if not lacks[name]]
             fits = [
                 name
                 for name in names
@@ -183,6 +222,10 @@ class Machine:
 
     def _free(self, name: str, job: Job, chunk: Chunk, reservation: Reservation | None) -> bool:
         node = self.nodes[name]
+        if node.sharing == "ignore_excl":
+            there = self.busy(name)
+            used = sum(c.ncpus for one in there for host, c in zip(one.hosts, one.chunks, strict=True) if host == name)
+            return not (node.offline or node.down) and used + chunk.ncpus <= node.ncpus
         if (
             node.offline
             or node.down
@@ -246,6 +289,8 @@ class Machine:
         if job.substate == 41:
             job.deleted_by = ""
         job.state, job.substate, job.ended = "E", 51, now
+        for host in job.hosts:
+            self.nodes[host].used_at = self.nodes[host].changed_at = now
         self._judge(job, code)
         self._deliver(job)
 

@@ -6,6 +6,7 @@ Plain text folds, dsv escapes, JSON has its quirks.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable
 
@@ -64,13 +65,14 @@ def node_attributes(machine: Machine, node: Node) -> Attributes:
         found.append(("resv", ", ".join(one.scheduler_job_id for one in held)))
     found += [("resources_available.arch", "linux"), ("resources_available.host", node.name)]
     found += [("resources_available.mem", "24684084kb"), ("resources_available.ncpus", str(node.ncpus))]
+    found += [(f"resources_available.{name}", value) for name, value in node.resources.items()]
     found += [("resources_available.vnode", node.name), ("resources_assigned.ncpus", str(len(there)))]
     if node.queue:
         found.append(("queue", node.queue))
     if node.comment:
         found.append(("comment", node.comment))
-    changed = str(int(node.changed_at))
-    return [*found, ("resv_enable", "True"), ("sharing", "default_shared"), ("last_state_change_time", changed)]
+    found += [("resv_enable", "True"), ("sharing", node.sharing), ("last_state_change_time", str(int(node.changed_at)))]
+    return [*found, ("last_used_time", str(int(node.used_at)))] if node.used_at else found
 
 
 def node_state(machine: Machine, node: Node) -> str:
@@ -127,8 +129,13 @@ def reservation_text(one: Reservation, *, degraded: bool = False) -> str:
 
 def dsv(head: str, attributes: Attributes, separator: str) -> str:
     """One line; separators and line breaks inside values are escaped, control characters shown as ^X."""
-    words = [f"{name}={_dsv_value(value, separator)}" for name, value in attributes]
+    words = [f"{name}={_dsv_value(one, separator)}" for name, value in attributes for one in _entries(value)]
     return separator.join([head, *words])
+
+
+def _entries(value: str) -> list[str]:
+    """Each limit of `[o:PBS_ALL=10],[u:PBS_GENERIC=2]` is an attribute of its own there."""
+    return re.findall(r"\[[^\]]*\]", value) if value.startswith("[") and "]" in value else [value]
 
 
 def plain(head: str, attributes: Attributes, *, wide: bool, indent: str = "    ") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 SERVER = "simhead"
@@ -23,6 +24,11 @@ class Node:
     comment: str = ""
     queue: str = ""
     changed_at: float = field(default_factory=time.time)
+    #: When a job there ended last.
+    used_at: float = 0.0
+    sharing: str = "default_shared"
+    #: resources_available beyond what every node has: Qlist, switch.
+    resources: dict[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
 
     @property
@@ -36,6 +42,8 @@ class Chunk:
 
     ncpus: int
     host: str
+    #: Words that its host must have: Qlist=workq.
+    words: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -172,6 +180,10 @@ class Settings:
     hook_refuses: str = ""
 
 
+#: What a chunk may ask for on every node.
+_OF_CHUNKS = {"ncpus", "host", "vnode", "mem", "mpiprocs", "ompthreads", "arch"}
+
+
 def chunks_of(select: str) -> tuple[Chunk, ...]:
     """The chunks of `2:ncpus=1+1:host=n1:ncpus=4`; the caller has checked it."""
     found: list[Chunk] = []
@@ -180,12 +192,15 @@ def chunks_of(select: str) -> tuple[Chunk, ...]:
         count = int(words[0]) if words[0].isdigit() else 1
         given = dict(word.split("=", 1) for word in words if "=" in word)
         host = given.get("host") or given.get("vnode") or ""
-        found += [Chunk(int(given.get("ncpus", "1")), host)] * count
+        asked = tuple((name, value) for name, value in given.items() if name not in _OF_CHUNKS)
+        found += [Chunk(int(given.get("ncpus", "1")), host, asked)] * count
     return tuple(found)
 
 
-def select_complaint(select: str) -> tuple[int, str] | None:  # noqa: PLR0911 - one per complaint
-    """Why a select is refused, as the recordings say: exit code and words."""
+def select_complaint(  # noqa: PLR0911 - one per complaint
+    select: str, known: Container[str] = ()
+) -> tuple[int, str] | None:
+    """Why a select is refused, as the recordings say: exit code and words. known: resources of the site's own."""
     bad = (166, "Illegal attribute or resource value Resource_List.select")
     for part in select.split("+"):
         head, *words = part.split(":")
@@ -198,7 +213,7 @@ def select_complaint(select: str) -> tuple[int, str] | None:  # noqa: PLR0911 - 
             name, sign, value = word.partition("=")
             if not sign:
                 return bad
-            if name not in {"ncpus", "host", "vnode", "mem", "mpiprocs", "ompthreads", "arch"}:
+            if name not in _OF_CHUNKS and name not in known:
                 return 187, f"Unknown resource: {name}"
             if name in {"ncpus", "mpiprocs"} and not value.isdigit():
                 return 166, f"Illegal attribute or resource value select.{name}"

@@ -68,7 +68,7 @@ def resources_of(lines: list[str]) -> dict[str, str]:
     for line in lines:
         for word in line.split(",") if not line.startswith("select") else [line]:
             name, _, value = word.partition("=")
-            if name not in {"select", "place", "walltime", "ncpus", "mem", "software"}:
+            if name not in {"select", "place", "walltime", "ncpus", "mem", "software", "filesystems", "storage"}:
                 raise Refused(187, f"qsub: Unknown resource Resource_List.{name}")
             found[name] = value
     if "select" in found and "ncpus" in found:

@@ -64,7 +64,7 @@ def _job(machine: Machine, request: Request, given: dict[str, list[str]], script
     if len(machine.settings.rewrite_select) == 2:
         pattern, replacement = machine.settings.rewrite_select
         select = re.sub(pattern, replacement, select)
-    complaint = select_complaint(select)
+    complaint = select_complaint(select, {name for node in machine.nodes.values() for name in node.resources})
     if complaint is not None:
         raise Refused(complaint[0], f"qsub: {complaint[1]}")
     place = resources.get("place", "free")
@@ -99,10 +99,15 @@ def _let_in(machine: Machine, user: str, name: str, chunk_count: int, walltime: 
     if not queue.enabled:
         raise Refused(173, "qsub: Queue is not enabled")
     settings = queue.settings
+    if settings.get("from_route_only") == "True":
+        raise Refused(174, "qsub: Access to queue is denied")
     if settings.get("acl_user_enable") == "True" and user not in settings.get("acl_users", "").replace("@*", "").split(","):
         raise Refused(159, "qsub: Unauthorized Request ")
     longest, most = settings.get("resources_max.walltime"), settings.get("resources_max.nodect")
     if (longest and walltime is not None and walltime > walltime_s(longest)) or (most and chunk_count > int(most)):
+        raise Refused(188, "qsub: Job violates queue and/or server resource limits")
+    least = settings.get("resources_min.nodect")
+    if least and chunk_count < int(least):
         raise Refused(188, "qsub: Job violates queue and/or server resource limits")
     limit = re.search(r"u:PBS_GENERIC=(\d+)", settings.get("max_queued", ""))
     if limit and machine.live(user, name) >= int(limit[1]):

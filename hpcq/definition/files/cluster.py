@@ -108,6 +108,11 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
         value = data.get(key.name)
         if key.allowed and isinstance(value, str) and value not in key.allowed:
             document.complain((key.name,), f"{shown(value)}: must be one of {', '.join(key.allowed)}")
+        given = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+        for one in given if key.check is not None else ():
+            against = key.check(one) if key.check is not None and isinstance(one, str) else None
+            if against is not None:
+                document.complain((key.name,), f"{shown(one)}: {against}")
     lines = data.get("extra_directives") if SharedKey.EXTRA_DIRECTIVES in description.takes else None
     for place, line in enumerate(lines if isinstance(lines, list) else ()):
         words_against = description.check_directive(line) if isinstance(line, str) else None

@@ -138,10 +138,14 @@ def _of_links(standing: Sequence[VerdictRecord], idle: set[str]) -> dict[str, st
 
 
 def _usable(seen: Upkeep, targets: Mapping[str, str], idle: set[str]) -> Reservation | None:
-    """Return an active reservation for this user with at least two nodes to test, or with one if it is flexible."""
+    """Return an active reservation for this user with two nodes to test, or with one that has partners.
+
+    Those are outside if it is flexible; hpcq's own may hold them.
+    """
     for one in seen.reservations:
         held = [node for node in one.nodes if node in targets and not _held(node, seen)]
-        if one.active and one.mine and (len(held) >= 2 or (held and one.flex and idle)):
+        partners = idle if one.flex else [node for node in one.nodes if one.own and not _held(node, seen)][1:]
+        if one.active and one.mine and (len(held) >= 2 or (held and partners)):
             return one
     return None
 

@@ -81,7 +81,8 @@ def _scheduler(cluster: Cluster, scheduler: Scheduler) -> list[CheckedItem]:
         said = [line for line in scheduler.versions().splitlines() if line.strip()]
         states = scheduler.nodes()
     except HpcqError as error:
-        lacks = [CheckedItem("scheduler", False, error.message, "is the controller up, and may this user ask it?")]
+        hint = error.hint or "is the controller up, and may this user ask it?"
+        lacks = [CheckedItem("scheduler", False, error.message, hint)]
         with contextlib.suppress(HpcqError):
             lacks += scheduler.site_items(None)
         return lacks

@@ -3,9 +3,11 @@
     drain        pbsnodes -o -C REASON       a vnode that is already offline keeps its reason
     resume       pbsnodes -r -C ""
     reserve      pbs_rsub --hosts            a maintenance reservation: whole hosts, even if jobs run there
-    give back    pbs_rdel, when all its nodes go back: PBS cannot take single hosts out of a running reservation
+    give back    pbs_rdel                    PBS cannot take single hosts out of a running reservation: all go back, and
+                                             only while those that did not pass are offline
 
-A job in a reservation cannot use nodes outside it, so there is no order for that.
+A job in a reservation cannot use nodes outside it, so a reservation of hpcq for one or two nodes holds partners, too. Its
+name at PBS says which nodes it is made for: hpcq-accept.n2.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hpcq import nodelist
 from hpcq.scheduler.administration import (
     OWN_MINUTES,
     OWN_RESERVATION,
@@ -26,18 +29,20 @@ from hpcq.scheduler.administration import (
 from hpcq.scheduler.pbs import shell
 from hpcq.scheduler.pbs.nodes import (
     DSV,
-    NEEDED,
     Ability,
     Dialect,
     Family,
     Record,
     Vnode,
+    came_up_s,
+    leaves,
     read_dialect,
     read_dsv,
     read_plain,
     read_vnode,
     vnodes,
 )
+from hpcq.scheduler.pbs.queues import Queues
 from hpcq.scheduler.types import CheckedItem, NodeCondition, NodeState, SchedulerSettings
 from hpcq.transport import Transport, quote
 
@@ -75,6 +80,10 @@ class PbsReservation:
     users: tuple[str, ...]
     start: str
     end: str
+    #: Its vnodes with what it has of each: (v[0]:ncpus=2+v[1]:ncpus=1)+(pbn2:ncpus=3).
+    resv_nodes: str = ""
+    #: Of a reservation of hpcq: `.n2.n5`, the nodes that it is made for; "": all of them.
+    made_for: str = ""
 
     @property
     def active(self) -> bool:
@@ -108,9 +117,12 @@ def read_reservations(text: str) -> list[PbsReservation]:
 
 def read_reservation(record: Record) -> PbsReservation:
     """Read one record of `pbs_rstat -f`."""
+    name = record.get("Reserve_Name").removeprefix("NULL")
+    own = name.startswith(f"{OWN_RESERVATION}.")
     return PbsReservation(
         scheduler_job_id=record.name,
-        name=record.get("Reserve_Name").removeprefix("NULL"),
+        name=OWN_RESERVATION if own else name,
+        made_for=name.removeprefix(OWN_RESERVATION) if own else "",
         queue=record.get("queue") or record.name.partition(".")[0],
         state=record.get("reserve_state"),
         substate=record.get("reserve_substate"),
@@ -118,6 +130,7 @@ def read_reservation(record: Record) -> PbsReservation:
         users=tuple(one.strip() for one in record.get("Authorized_Users").split(",") if one.strip()),
         start=record.get("reserve_start"),
         end=record.get("reserve_end"),
+        resv_nodes=record.get("resv_nodes"),
     )
 
 
@@ -196,19 +209,25 @@ def _begins_soon(one: PbsReservation, now: str) -> bool:
 
 
 _SIGN = "== hpcq =="
+#: A node passes only with two partners at least. Partners make so many nodes of one or two, of which one may be bad.
+_ENOUGH, _TOGETHER = 3, 4
 
 
 class PbsAdministration(Administration):
     """Orders of `pbsnodes` and `pbs_rsub`, each one line that a person could type."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, queue: str | None = None) -> None:
+        """queue: that of the cluster file."""
         self._transport = transport
+        self._queue = queue
         #: The queue of each known reservation, which is also PBS's name for it.
         self._queues: dict[tuple[str, tuple[str, ...]], str] = {}
+        #: The nodes of each known reservation that it is made for; the others are partners.
+        self._made_for: dict[tuple[str, tuple[str, ...]], set[str]] = {}
         #: Queue -> who may use that reservation.
         self._users: dict[str, tuple[str, ...]] = {}
         #: Host -> its vnodes. Orders name hosts, which PBS takes for all vnodes there; a vnode's own name is unknown to it.
-        self._vnodes: dict[str, list[str]] = {}
+        self._vnodes: dict[str, list[Vnode]] = {}
         #: The folder of the commands, if the cluster's shell does not find them: orders then include it.
         self._bin = ""
         #: What this release can do; of an unknown one, everything.
@@ -219,27 +238,32 @@ class PbsAdministration(Administration):
             "command -v pbsnodes || echo not-found\n"
             + shell.subshell(
                 "export TZ=UTC0 LC_ALL=C; command -v pbsnodes; id -un;"
-                f" echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; qstat --version; echo '{_SIGN}'; pbs_rstat -f"
+                f" echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; qstat -Bf {DSV}; qstat -Qf {DSV};"
+                f" echo '{_SIGN}'; pbs_rstat -f"
             )
         )
         parts = done.text.split(f"{_SIGN}\n")
         if len(parts) != 4:
             return Upkeep()
-        self._dialect = read_dialect(parts[2])
+        queues = Queues.of(read_dsv(parts[2]))
+        version = queues.server.get("pbs_version")
+        self._dialect = read_dialect(f"pbs_version = {version}" if version else parts[2])
         plain, found_at, user = [*parts[0].split(), "", "", ""][:3]
         self._bin = "" if plain == found_at else f"{found_at.rpartition('/')[0]}/"
         vnodes = [read_vnode(record) for record in read_dsv(parts[1]) if record.kind == "Name"]
         self._vnodes = {}
         for vnode in vnodes:
-            self._vnodes.setdefault(vnode.host, []).append(vnode.name)
+            self._vnodes.setdefault(vnode.host, []).append(vnode)
         found = []
         for one in read_reservations(parts[3]):
             shown = _reservation(one, vnodes, user) if one.standing else None
             if shown is not None:
                 self._queues[shown.name, shown.nodes] = one.queue
+                made_for = {node for node in shown.nodes if not one.made_for or f".{node}." in f"{one.made_for}."}
+                self._made_for[shown.name, shown.nodes] = made_for
                 self._users[one.queue] = one.users
                 found.append(shown)
-        return Upkeep(user, _nodes(vnodes), tuple(found))
+        return Upkeep(user, _nodes(vnodes), tuple(found), leaves(vnodes, queues.group_keys(self._queue)))
 
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
         return " && ".join(
@@ -256,16 +280,24 @@ class PbsAdministration(Administration):
         if not self._dialect.has(Ability.MAINTENANCE_RESERVATIONS):
             return None
         # PBS cannot enlarge a reservation, so hpcq makes another one with the same name.
-        hosts = " ".join(quote(node) for node in nodes)
+        partners = self._partners(nodes)
+        hosts = " ".join(quote(node) for node in [*nodes, *partners])
+        name = ".".join([OWN_RESERVATION, *nodes]) if partners else OWN_RESERVATION
         start = 'date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S'
         users = quote(f"{user}@*")
-        made = f'{self._bin}pbs_rsub -N {OWN_RESERVATION} -R "$({start})" -D {60 * OWN_MINUTES} -U {users} --hosts {hosts}'
+        made = f'{self._bin}pbs_rsub -N {quote(name)} -R "$({start})" -D {60 * OWN_MINUTES} -U {users} --hosts {hosts}'
         return f"{made} | grep CONFIRMED"
 
     def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:
         # All of its nodes or none: PBS cannot take single hosts out of a running reservation.
         queue = self._queues.get((standing.name, standing.nodes), standing.name)
-        return f"{self._bin}pbs_rdel {quote(queue)}" if set(standing.nodes) <= set(nodes) else None
+        kept = [
+            f"{{ {self._bin}pbsnodes -v {self._vnodes_of(node)} | grep -q 'state = .*offline'"
+            f" || {{ echo {quote(f'{node} is in it, and is not offline')} >&2; false; }}; }}"
+            for node in standing.nodes
+            if node not in nodes and node in self._made_for.get((standing.name, standing.nodes), standing.nodes)
+        ]
+        return " && ".join([*kept, f"{self._bin}pbs_rdel {quote(queue)}"])
 
     def admit(self, reservation: str, user: str) -> str | None:
         if not self._dialect.has(Ability.USERS_OF_RESERVATIONS):
@@ -276,7 +308,22 @@ class PbsAdministration(Administration):
         return f"{self._bin}pbs_ralter -U {quote(users)} {quote(queue)}"
 
     def _vnodes_of(self, node: str) -> str:
-        return " ".join(map(quote, self._vnodes.get(node, [node])))
+        return " ".join(quote(vnode.name) for vnode in self._vnodes.get(node, [])) or quote(node)
+
+    def _partners(self, nodes: Sequence[str]) -> list[str]:
+        """Return free hosts like these nodes, for a test to pair them with; none if the nodes are enough."""
+        mine = self._vnodes.get(nodes[0], []) if nodes else []
+        wanted = [(vnode.queue, vnode.features) for vnode in mine]
+        free = [
+            (host, parts)
+            for host, parts in self._vnodes.items()
+            if host not in nodes
+            and all(part.words == "free" and not part.jobs and not part.reserved_by for part in parts)
+            and not any(part.shared_always for part in parts)
+            and {part.queue for part in parts} == {queue for queue, _ in wanted}
+        ]
+        alike = sorted(free, key=lambda one: ([(v.queue, v.features) for v in one[1]] != wanted, nodelist.natural(one[0])))
+        return [host for host, _ in alike[: _TOGETHER - len(nodes)]] if len(nodes) < _ENOUGH else []
 
     def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS cannot do this
         return None
@@ -293,7 +340,7 @@ def _node(host: str, parts: Sequence[Vnode]) -> NodeUpkeep:
     words = {word.strip() for part in parts for word in part.words.split(",")}
     return NodeUpkeep(
         node=host,
-        started_utc=None,  # PBS records when a state changed, which is not when a node came up
+        started_utc=_of_epoch(came_up_s(parts)),
         drained=bool(words & {"offline", "offline_by_mom"}),
         down=any(part.condition in {NodeCondition.DOWN, NodeCondition.POWERED_DOWN} for part in parts),
         reason=next((part.comment for part in parts if part.comment), ""),
@@ -315,6 +362,10 @@ def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str) -> Res
         maintenance=one.maintenance,
         mine=one.admits(user),
     )
+
+
+def _of_epoch(moment_s: int | None) -> str | None:
+    return None if moment_s is None else f"{dt.datetime.fromtimestamp(moment_s, dt.UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
 def _utc(text: str) -> str | None:
@@ -356,6 +407,7 @@ def probe_command(script: str, settings: SchedulerSettings, reservation_queue: s
     options = [f"-q {quote(queue)}" for queue in (reservation_queue or settings.partition,) if queue]
     options += [f"-A {quote(settings.account)}"] if settings.account else []
     options += [f"-P {quote(settings.extra['project'])}"] if "project" in settings.extra else []
+    options += [f"-l {quote(settings.extra['resources'])}"] if "resources" in settings.extra else []
     chunk = f":{settings.extra['select']}" if "select" in settings.extra else ""
     options.append(f"-l select={quote(f'{node_count}{chunk}')} -l place=scatter -l walltime=1:00 -r n -j oe -N hpcq-probe")
     body = f'[ ! -d "$HPCQ_PROBE" ] || exec >"$HPCQ_PROBE/seen"\n{{ /bin/sh -c {quote(script)}; }} 2>&1; echo \'{_RC}\'$?'
@@ -377,16 +429,34 @@ def probe_command(script: str, settings: SchedulerSettings, reservation_queue: s
     )
 
 
-def site_items(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
-    """Check the release, the job history, and with a job on two nodes the ways to start processes there."""
+def site_items(
+    transport: Transport,
+    settings: SchedulerSettings,
+    mpi_launch: Sequence[str] | None,
+    *,
+    queues: Queues,
+    vnodes: Sequence[Vnode],
+    cpus: tuple[int, int] | None,
+) -> list[CheckedItem]:
+    """Check the release, what the server shows and keeps, what jobs get, and with a job how processes start elsewhere.
+
+    queues and vnodes: as they were listed for this check. cpus: how many processors a job gets on a node.
+    """
     dialect = read_dialect(transport.sh(shell.subshell("qstat --version 2>&1")).text)
-    return [release(dialect, settings), _history(transport), *_launch_ways(transport, settings, mpi_launch)]
+    if not queues.server.name:  # it does not answer
+        return [release(dialect, settings)]
+    return [
+        release(dialect, settings),
+        _history(queues.server),
+        *_hidden(queues.server),
+        *_shared(vnodes),
+        *_processors(cpus),
+        *_launch_ways(transport, settings, mpi_launch),
+    ]
 
 
 def release(dialect: Dialect, settings: SchedulerSettings) -> CheckedItem:
-    """Which PBS it is, and what hpcq does without there. A release that would spoil campaigns is not ok."""
-    if dialect.family is Family.TORQUE:
-        return CheckedItem("release", False, str(dialect), "hpcq knows OpenPBS and PBS Professional")
+    """Which PBS it is, and what hpcq does without there. A release that hpcq cannot read is not ok."""
     if not dialect.known:
         advice = "hpcq takes it for a PBS of today: `hpcq cluster check` after each upgrade tells what changed"
         return CheckedItem("release", True, f"not recognised: {dialect.number or 'no answer'}", advice)
@@ -394,15 +464,41 @@ def release(dialect: Dialect, settings: SchedulerSettings) -> CheckedItem:
     if settings.extra.get("tolerate_node_failures") == "none":
         lacks.pop(Ability.NODE_FAILURES, None)
     words = "; ".join(f"no {ability}: {without}" for ability, without in lacks.items())
-    return CheckedItem("release", not lacks.keys() & NEEDED, str(dialect), words or None)
+    return CheckedItem("release", Ability.DSV not in lacks, str(dialect), words or None)
 
 
-def _history(transport: Transport) -> CheckedItem:
-    said = transport.sh(shell.subshell("qstat -Bf | sed -n 's/^ *job_history_enable = //p'")).text.strip()
-    if said == "True":
+def _history(server: Record) -> CheckedItem:
+    if server.get("job_history_enable") == "True":
         return CheckedItem("job history", True, "on")
     words = "a job that has ended is known by its exit file only; job_history_enable of the server keeps its exit status, too"
     return CheckedItem("job history", True, "off", words)
+
+
+def _hidden(server: Record) -> list[CheckedItem]:
+    """Say that jobs of others are hidden, where they are: hpcq then yields to nobody."""
+    if server.get("query_other_jobs", "False") == "True":
+        return []
+    advice = "hpcq cannot see that others wait, and never yields: set a budget with few nodes, or hours"
+    return [CheckedItem("jobs of others", True, "hidden (query_other_jobs of the server is not True)", advice)]
+
+
+def _shared(vnodes: Sequence[Vnode]) -> list[CheckedItem]:
+    """Say which hosts are left out because jobs of others run there in any case; none left is not ok."""
+    shared = nodelist.fold(sorted({vnode.host for vnode in vnodes if vnode.shared_always}, key=nodelist.natural))
+    if not shared:
+        return []
+    some = any(not vnode.shared_always for vnode in vnodes)
+    advice = f"jobs of others run there beside ours, whatever a job asks for: {'left out' if some else 'no host is left'}"
+    return [CheckedItem("whole hosts", some, f"sharing = ignore_excl: {', '.join(shared)}", advice)]
+
+
+def _processors(cpus: tuple[int, int] | None) -> list[CheckedItem]:
+    """Say how many processors a job gets on each of its nodes."""
+    if cpus is None:
+        return []
+    shown = f"{cpus[0]}" if cpus[0] == cpus[1] else f"{cpus[0]} to {cpus[1]}"
+    one = "ncpus in the key select says so: programs get OMP_NUM_THREADS=1" if cpus == (1, 1) else None
+    return [CheckedItem("processors", True, f"{shown} a node for each job", one)]
 
 
 def _launch_ways(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:

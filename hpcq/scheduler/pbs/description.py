@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcq.scheduler.description import Description, Key, SharedKey, directive_check
+from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey, directive_check
 
 #: Options that hpcq writes into every job. A second one would win or lose silently.
 _OWN_OPTIONS = ("-N", "-o", "-e", "-j", "-r", "-k", "-J", "-v", "-V", "-a", "-C", "-S", "-u")
@@ -21,8 +21,24 @@ _REFUSED = {
     "-l place": "the key place of this file says it",
     "-l nodes": "hpcq names the hosts of every job: use the key select of this file",
     "-l walltime": "hpcq sets the walltime of every job",
-    "-l": "hpcq sets select, place and walltime; other resources of a job: the key resources of this file",
+    "-l": "the key resources of this file says it, like resources: filesystems=home:eagle",
 }
+#: What `-l` sets otherwise in jobs of hpcq, and what PBS takes in a chunk of select only.
+_NOT_JOB_WIDE = {
+    "select": "is the key select of this file",
+    "place": "is the key place of this file",
+    "walltime": "is set by hpcq for every job",
+    "nodes": "cannot go with select, by which hpcq names the hosts of every job",
+    **dict.fromkeys(("ncpus", "mem", "vmem", "mpiprocs", "ompthreads"), "belongs to each chunk: the key select of this file"),
+}
+
+
+def _check_resource(word: str) -> str | None:
+    name, sign, _ = word.partition("=")
+    if not sign or not name:
+        return "must be a resource and its value, like filesystems=home:eagle"
+    return f"{name} {_NOT_JOB_WIDE[name]}" if name in _NOT_JOB_WIDE else None
+
 
 #: qstat alone may be another program's: Grid Engine has one, too.
 _FOUND_BY = (
@@ -39,6 +55,13 @@ DESCRIPTION = Description(
         Key("project", None, "Project that is charged (qsub -P)."),
         Key("reservation", "reservation", "Reservation to run in: its id, like R12, or its name."),
         Key("select", None, "What each chunk of select gets beside its host, like ncpus=64:mpiprocs=1."),
+        Key(
+            "resources",
+            None,
+            "Resources of the job as a whole, each a qsub -l: filesystems=home:eagle, storage=scratch/ab1.",
+            KeyForm.WORDS,
+            check=_check_resource,
+        ),
         Key("place", None, "How a job is placed. Default: scatter:exclhost, whole hosts of its own."),
         Key(
             "tolerate_node_failures",

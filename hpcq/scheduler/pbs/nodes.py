@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -92,8 +92,14 @@ def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
 
 
 def _dsv_record(head: re.Match[str], words: Sequence[str]) -> Record:
-    pairs = (word.partition("=") for word in words)
-    return Record(head[1], head[2], {name: value for name, sign, value in pairs if sign})
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if sign:
+            # Of an attribute with several limits, PBS prints each as one of its own: max_queued=[o:PBS_ALL=10].
+            several = value.startswith("[") and found.get(name, "").startswith("[")
+            found[name] = f"{found[name]},{value}" if several else value
+    return Record(head[1], head[2], found)
 
 
 def read_plain(text: str) -> list[Record]:
@@ -156,6 +162,8 @@ _STATES = {
     "powered-off": NodeCondition.POWERED_DOWN,
     "powered-down": NodeCondition.POWERED_DOWN,
 }
+#: How long after a job's end its node may become free.
+_JOB_ENDS_WITHIN_S = 120
 #: Of several words, and of several vnodes, the worst determines the host's condition.
 _WORST_FIRST = (
     NodeCondition.UNKNOWN,
@@ -186,6 +194,12 @@ class Vnode:
     queue: str
     features: tuple[str, ...]
     state_changed_s: int | None
+    #: When a job or a reservation there ended last.
+    used_s: int | None = None
+    #: Its resources by name, as texts.
+    available: Mapping[str, str] = field(default_factory=dict)
+    #: Whether jobs that ask for a host of their own get it: PBS ignores that where it says ignore_excl.
+    shared_always: bool = False
 
 
 def read_vnode(record: Record) -> Vnode:
@@ -204,6 +218,9 @@ def read_vnode(record: Record) -> Vnode:
         queue=record.get("queue"),
         features=tuple(sorted(f"{name}={value}" for name, value in available.items() if name not in _FEATURES_LEFT_OUT)),
         state_changed_s=record.number("last_state_change_time"),
+        used_s=record.number("last_used_time"),
+        available=available,
+        shared_always=record.get("sharing") == "ignore_excl",
     )
 
 
@@ -212,14 +229,66 @@ def condition(words: str) -> NodeCondition:
     return _worst(_STATES.get(word.strip(), NodeCondition.UNKNOWN) for word in words.split(","))
 
 
-def hosts_of(vnodes: Sequence[Vnode], queue: str | None) -> list[NodeState]:
-    """Return the hosts that jobs of a queue may use, one entry per host. queue: None if it does not matter.
+def hosts_of(vnodes: Sequence[Vnode], may_run: Callable[[Vnode], bool] = lambda _: True) -> list[NodeState]:
+    """Return the hosts that jobs may use, one entry per host. may_run: whether they may run on a vnode.
 
-    If vnodes are bound to the queue, only those are its nodes; else all vnodes that are bound to no queue.
+    A host that PBS always shares is left out: others would run beside what is measured.
     """
-    bound = {vnode.queue for vnode in vnodes if vnode.queue}
-    wanted = queue if queue in bound else ""
-    return list(_hosts(vnode for vnode in vnodes if vnode.queue == wanted).values())
+    shared = {vnode.host for vnode in vnodes if vnode.shared_always}
+    return list(_hosts(vnode for vnode in vnodes if vnode.host not in shared and may_run(vnode)).values())
+
+
+def cpus_of(vnodes: Iterable[Vnode]) -> dict[str, int]:
+    """Return how many processors each host has, over all its vnodes."""
+    found: dict[str, int] = {}
+    for vnode in vnodes:
+        text = vnode.available.get("ncpus", "")
+        found[vnode.host] = found.get(vnode.host, 0) + (int(text) if _NUMBER.fullmatch(text) else 0)
+    return {host: count for host, count in found.items() if count > 0}
+
+
+def reserved_cpus(resv_nodes: str, vnodes: Iterable[Vnode]) -> dict[str, int]:
+    """Return how many processors of each host a reservation has: `(v[0]:ncpus=2+v[1]:ncpus=1)+(pbn2:ncpus=3)`."""
+    hosts = {vnode.name: vnode.host for vnode in vnodes}
+    found: dict[str, int] = {}
+    for chunk in re.sub(r"[()]", "", resv_nodes).split("+"):
+        name, *words = chunk.split(":")
+        count = next((word.partition("=")[2] for word in words if word.startswith("ncpus=")), "")
+        if name in hosts and _NUMBER.fullmatch(count):
+            found[hosts[name]] = found.get(hosts[name], 0) + int(count)
+    return found
+
+
+def leaves(vnodes: Sequence[Vnode], keys: Sequence[str]) -> dict[str, str]:
+    """Return the leaf switch of each host: its word in one of the resources by which PBS makes placement sets.
+
+    keys: node_group_key of the server or queue. Of several, the one with the most sets; one that puts each host in a
+    set of its own, or a host in several, tells no switch.
+    """
+    best: dict[str, str] = {}
+    for key in keys:
+        words: dict[str, set[str]] = {}
+        for vnode in vnodes:
+            if vnode.host:
+                words.setdefault(vnode.host, set()).update(vnode.available.get(key, "").split(","))
+        found = {host: next(iter(one)) for host, one in words.items() if len(one) == 1 and one != {""}}
+        sets = set(found.values())
+        if len(sets) < len(found) and len(sets) > len(set(best.values())):
+            best = found
+    return best
+
+
+def came_up_s(parts: Sequence[Vnode]) -> int | None:
+    """Return when a free host came up, in seconds of the epoch; None if PBS does not show that.
+
+    PBS records when a state changed. Of a free host whose last job or reservation ended long before, that is when its
+    daemon was heard of again, after a reboot, a silence, or an order that ended its drain.
+    """
+    if any(part.words != "free" or part.jobs for part in parts):
+        return None
+    changed = max((part.state_changed_s or 0 for part in parts), default=0)
+    used = max((part.used_s or 0 for part in parts), default=0)
+    return changed if changed > used + _JOB_ENDS_WITHIN_S else None
 
 
 def by_name(vnodes: Sequence[Vnode]) -> dict[str, NodeState]:
@@ -265,7 +334,6 @@ def _worst(conditions: Iterable[NodeCondition]) -> NodeCondition:
 #     pbs_version = 2022.1.5.20240213134632     PBS Professional: a year, and when it was built
 #     pbs_version = 18.2.3.20181206140456       PBS Professional: when it was built
 #     pbs_version = PBSPro_11.1.0.111761        PBS Professional before 13
-#     Version: 6.1.1.1                          Torque: hpcq does not know it
 #
 # hpcq reads the words of all releases at once (states, exit codes, reasons): no release gives one of them another meaning.
 # This page is about what a release lacks.
@@ -276,8 +344,25 @@ class Family(StrEnum):
 
     OPENPBS = "OpenPBS"
     PROFESSIONAL = "PBS Professional"
-    TORQUE = "Torque"
     UNKNOWN = "unknown"
+
+
+#: What other batch systems say of themselves, and what hpcq calls them.
+_FOREIGN = (
+    (re.compile(r"^ *version: *(\S+)", re.IGNORECASE | re.MULTILINE), "Torque"),
+    (re.compile(r"^[A-Za-z/ ]*(?:GE|Grid Engine)[ /A-Z]* ([0-9][\w.]*)", re.MULTILINE), "Grid Engine"),
+    (re.compile(r"\bLSF\b[^0-9\n]*([0-9][\w.]*)?"), "LSF"),
+    (re.compile(r"^flux ([0-9][\w.-]*)", re.MULTILINE), "Flux"),
+)
+
+
+def read_foreign(said: str) -> str | None:
+    """Return which other batch system's commands answered, like `Torque 6.1.3`; None if it says nothing that is known."""
+    for pattern, name in _FOREIGN:
+        found = pattern.search(said)
+        if found is not None:
+            return f"{name} {found[1] or ''}".strip()
+    return None
 
 
 class Ability(StrEnum):
@@ -311,12 +396,9 @@ _SINCE = {
     Ability.USERS_OF_RESERVATIONS: _Since((20, 0), (2020, 1), "hpcq accept prints no order that admits a user"),
     Ability.CODES_OF_LIMITS: _Since((22, 5), (2021, 1), "a time limit is known by the time that the job used"),
 }
-#: Without these, nothing is measured, or a directive of the job scripts is refused.
-NEEDED = frozenset({Ability.DSV, Ability.NODE_FAILURES})
 #: The years in which a release of PBS Professional begins with its year.
 _YEARS = range(2020, 2100)
 _PBS = re.compile(r"pbs_version\"?\s*[=:]\s*\"?(PBSPro_)?(\d+)\.(\d+)((?:\.\d+)*)")
-_TORQUE = re.compile(r"^\s*[Vv]ersion:\s*(\S+)", re.MULTILINE)
 #: 20181206140456: a release of PBS Professional says when it was built; before 13 a number of six digits.
 _BUILT = re.compile(r"\.\d{14}$")
 
@@ -350,8 +432,7 @@ def read_dialect(said: str) -> Dialect:
     """Return the release by what the server or a command says of itself."""
     found = _PBS.search(said)
     if found is None:
-        torque = _TORQUE.search(said)
-        return Dialect(Family.TORQUE, torque[1]) if torque else Dialect(Family.UNKNOWN, " ".join(said.split())[:60])
+        return Dialect(Family.UNKNOWN, " ".join(said.split())[:60])
     old, major, minor, rest = found[1], int(found[2]), int(found[3]), found[4]
     professional = old or major in _YEARS or _BUILT.search(rest)
     number = f"{found[2]}.{found[3]}{rest}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
-from hpcq.errors import SchedulerError
+from hpcq.errors import SchedulerError, UserError
 from hpcq.scheduler.administration import Administration
-from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Partition, Scheduler, SiteSurvey, node_classes
+from hpcq.scheduler.base import JobLimits, Partition, Scheduler, SiteSurvey, node_classes
 from hpcq.scheduler.pbs import shell
 from hpcq.scheduler.pbs.administration import ID_PATTERN as RESERVATION_PATTERN
 from hpcq.scheduler.pbs.administration import (
@@ -24,7 +27,22 @@ from hpcq.scheduler.pbs.administration import (
     site_items,
     taken_soon,
 )
-from hpcq.scheduler.pbs.nodes import DSV, Record, Vnode, by_name, exec_hosts, hosts_of, named_hosts, read_dsv, read_vnode
+from hpcq.scheduler.pbs.nodes import (
+    DSV,
+    Record,
+    Vnode,
+    by_name,
+    cpus_of,
+    exec_hosts,
+    hosts_of,
+    leaves,
+    named_hosts,
+    read_dsv,
+    read_foreign,
+    read_vnode,
+    reserved_cpus,
+)
+from hpcq.scheduler.pbs.queues import NO_PROJECT, Asker, Queues, read_job_limits, seconds, submit_limit
 from hpcq.scheduler.types import (
     CheckedItem,
     Fate,
@@ -79,7 +97,6 @@ _OUTCOMES: Final = {
     0: Outcome.DONE,
     1: Outcome.USAGE,
     2: Outcome.USAGE,
-    3: Outcome.JOB_LIMIT,  # array too large
     **dict.fromkeys((4, 5, 6, 7, 8, 9, 12), Outcome.REFUSED),  # resources that do not go together
     13: Outcome.SERVER_DOWN,  # the server's connection table is full
     17: Outcome.SERVER_DOWN,  # PBS Professional: its licence server is down
@@ -149,64 +166,34 @@ def outcome(code: int) -> Outcome:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Read what a queue allows one job of this user, and how many jobs this user may have.
-# The records come from `qstat -Qf` and `qstat -Bf`.
-#
-# Entity limits are lists such as `[u:PBS_GENERIC=10],[u:anna=50],[o:PBS_ALL=100]`. The user's own entry overrides the
-# generic one.
-
-
-_ENTITY = re.compile(r"([ugop]):([^=\]]+)=([0-9]{1,18})(?=\])")
-_TIME = re.compile(r"[0-9]{1,18}(:[0-9]{1,18}){0,2}")
-_COUNT = re.compile(r"[0-9]{1,18}")
-_TRUE = "True"
-
-
-def read_job_limits(records: Sequence[Record], queue: str | None, *, user: str, groups: Sequence[str]) -> JobLimits:
-    """Return the limits of a queue, or of the server's default queue; no limits if the server reports none."""
-    queues = {record.name: record for record in records if record.kind == "Queue"}
-    server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
-    name = queue or server.get("default_queue")
-    if not queues:
-        return NO_LIMITS
-    if name not in queues:
-        words = f"queue {name}: not there: there are {', '.join(queues)}" if name else "the server has no default queue"
-        return JobLimits(refusals=(words,))
-    found = queues[name]
-    sources = [(found, f"of queue {name}"), (server, "of the server")]
-    least = _tightest(sources, "resources_min.nodect", _count, most=True)
-    return JobLimits(
-        partition=name,
-        state=_state(found, server),
-        max_nodes=_tightest(sources, "resources_max.nodect", _count),
-        nodes_at_least=least if least is not None and least.value > 1 else None,
-        max_walltime_s=_tightest(sources, "resources_max.walltime", seconds),
-        refusals=tuple(_refusals(found, name, user, groups)),
-    )
+# What `hpcq cluster new` asks of a site.
 
 
 def read_survey(answer: str) -> SiteSurvey:
-    """Read the answer of `survey_command`: each queue that runs jobs, with its nodes and this user's limits."""
+    """Read the answer of `survey_command`: each queue, with its nodes (or those that it passes jobs on to) and limits."""
     listed, _, nodes = answer.partition(f"{shell.NODES_MARK}\n")
     user, groups = _who(listed)
     records = read_dsv(listed)
-    server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
+    site = Queues.of(records)
     vnode_records = [record for record in read_dsv(nodes) if record.kind == "Name"]
     hardware = {read_vnode(one).host: _hardware(one) for one in vnode_records}
     vnodes = [read_vnode(one) for one in vnode_records]
+    bound = {vnode.queue for vnode in vnodes if vnode.queue}
     partitions = []
-    for queue in (record for record in records if record.kind == "Queue"):
-        states = hosts_of(vnodes, queue.name)
+    for queue in site.by_name:
+        tests = [(site.has_hosts(one, ""), one in bound) for one in site.behind(queue)]
+        states = [one for test, own in tests for one in hosts_of(vnodes, partial(test, bound=own))]
+        there = {one.node: one for one in states}
         partitions.append(
             Partition(
-                limits=read_job_limits(records, queue.name, user=user, groups=groups),
-                is_default=queue.name == server.get("default_queue"),
-                node_count=len(states),
-                idle_count=sum(one.condition is NodeCondition.IDLE for one in states),
-                hardware=node_classes((hardware.get(one.node, "unknown size"), 1) for one in states),
+                limits=read_job_limits(records, queue, Asker(user, groups)),
+                is_default=queue == site.server.get("default_queue"),
+                node_count=len(there),
+                idle_count=sum(one.condition is NodeCondition.IDLE for one in there.values()),
+                hardware=node_classes((hardware.get(one, "unknown size"), 1) for one in there),
             )
         )
-    return SiteSurvey(server.name.partition(".")[0], tuple(partitions))
+    return SiteSurvey(site.server.name.partition(".")[0], tuple(partitions))
 
 
 def _hardware(vnode: Record) -> str:
@@ -218,74 +205,11 @@ def _hardware(vnode: Record) -> str:
     return ", ".join([*words, *(f"{name}:{has[name]}" for name in ("ngpus", "nmics") if has.get(name, "0") != "0")])
 
 
-def submit_limit(records: Sequence[Record], queue: str | None, user: str) -> int | None:
-    """Return how many jobs this user may have queued and running in the queue; None if there is no limit."""
-    server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
-    name = queue or server.get("default_queue")
-    counted = [record for record in records if record.kind == "Server" or record.name == name]
-    found = [_entity_limit(record.get("max_queued"), user) for record in counted]
-    return min((one for one in found if one is not None), default=None)
-
-
-def seconds(text: str) -> int | None:
-    """Convert `02:00:00`, `10:00` or `90`; None for text that is not a time."""
-    if not _TIME.fullmatch(text):
-        return None
-    total = 0
-    for part in text.split(":"):
-        total = 60 * total + int(part)
-    return total
-
-
-def _count(text: str) -> int | None:
-    return int(text) if _COUNT.fullmatch(text) else None
-
-
-def _tightest(sources: Sequence[tuple[Record, str]], name: str, read, *, most: bool = False) -> Bound | None:  # type: ignore[no-untyped-def]
-    bounds = [Bound(value, f"{name} {where}") for record, where in sources if (value := read(record.get(name))) is not None]
-    choose = max if most else min
-    return choose(bounds, key=lambda bound: bound.value, default=None)
-
-
-def _state(queue: Record, server: Record) -> str:
-    """Return the state in hpcq's words: UP, DOWN (takes jobs, starts none), DRAIN (takes none), INACTIVE (neither)."""
-    enabled = queue.get("enabled") == _TRUE
-    started = queue.get("started") == _TRUE and server.get("scheduling", _TRUE) == _TRUE
-    return {(True, True): "UP", (True, False): "DOWN", (False, True): "DRAIN", (False, False): "INACTIVE"}[enabled, started]
-
-
-def _refusals(queue: Record, name: str, user: str, groups: Sequence[str]) -> list[str]:
-    said = []
-    if queue.get("acl_user_enable") == _TRUE and not _listed([user], queue.get("acl_users")):
-        said.append(f"queue {name}: acl_users={queue.get('acl_users')}: {user} is not among them")
-    if queue.get("acl_group_enable") == _TRUE and not _listed(groups, queue.get("acl_groups")):
-        said.append(f"queue {name}: acl_groups={queue.get('acl_groups')}: {', '.join(groups)} are not among them")
-    if queue.get("queue_type") == "Route":
-        said.append(f"queue {name}: queue_type=Route: it passes jobs on: name the queue that runs them")
-    return said
-
-
-def _listed(names: Sequence[str], acl: str) -> bool:
-    """Whether an access list such as `anna@*,-bert@*` contains one of these names."""
-    entries = [entry.strip().partition("@")[0] for entry in acl.split(",")]
-    denied = {entry[1:] for entry in entries if entry.startswith("-")}
-    allowed = {entry.removeprefix("+") for entry in entries if not entry.startswith("-")}
-    return any((name in allowed or "*" in allowed) and name not in denied for name in names)
-
-
-def _entity_limit(text: str, user: str) -> int | None:
-    found = {(kind, name): int(count) for kind, name, count in _ENTITY.findall(text)}
-    own = found.get(("u", user), found.get(("u", "PBS_GENERIC")))
-    everybody = found.get(("o", "PBS_ALL"))
-    return min((one for one in (own, everybody) if one is not None), default=None)
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # What PBS gives as the reason that a job still waits, and what that means for our jobs. Pure.
 #
 # Source: the comments of the scheduler of OpenPBS 23.06 (src/scheduler/job_info.cpp, fctt); those of PBS Professional
-# begin alike. After "Not Running: " everything that stands in no table here is a limit: it passes when a person acts, a
-# job ends or a time comes, and hpcq says it and waits only for so long.
+# begin alike.
 
 
 _PREFIX = "Not Running: "
@@ -318,9 +242,14 @@ _NODES_IN_USE = (
     "Provisioning for job would interfere with backfill job",
     "Provision conflict with existing job/reservation",
 )
+#: They pass when a person acts, a job ends or a time comes.
+_LIMIT = re.compile(
+    r"limit|would exceed|[Dd]edicated|primetime|Job will cross into|Queue not|Scheduling is|Internal Scheduling Error"
+    r"|threshold|zero shares|mission|licen[sc]e|PBS Error|[Cc]annot provision|small cpusets|pack placement"
+    r"|Job not in queued state|Insufficient amount of (queue|server) resource"
+)
 _EXCLUSIVE = " is requesting an exclusive node and node is in use"
-#: "Placement set switch=s1 has …", or another kind of set. Jobs of hpcq name their hosts: it never fits if they are of
-#: several sets, which PBS says only where no set is large enough.
+#: "Placement set switch=s1 has …", or another kind of set: nodes are in use, or the named ones are of several sets.
 _SET_TOO_SMALL = "has too few free resources"
 #: A resource of a node. Where it is a word that no node has now, the comment says so: `Qlist (debug != workq)`.
 _RESOURCE, _OTHER_WORD = "Insufficient amount of resource: ", "!="
@@ -329,21 +258,19 @@ _NAMED_NODES = re.compile(rf"{_PREFIX}{_RESOURCE}(host|vnode)\b")
 
 
 def read_wait(state: str, holds: str, comment: str) -> Wait:
-    """Classify job_state, Hold_Types and comment of a queued job.
-
-    Unknown words after "Not Running: " count as a limit; other comments, and none, as an ordinary wait.
-    """
+    """Classify job_state, Hold_Types and comment of a queued job. Only comments of the scheduler say what it waits for."""
     if comment.startswith(_NEVER):
         return Wait.NEVER
     if state in {"H", "W"} or holds.strip("n"):
         return Wait.LIMIT
     words = comment.removeprefix(_PREFIX)
-    if words == comment:
+    if words == comment or names_nodes(comment):
         return Wait.ORDINARY
     if words.startswith(_NODE):
         return Wait.NODE
-    passes = names_nodes(comment) or (_in_use(words) and _SET_TOO_SMALL not in words and _OTHER_WORD not in words)
-    return Wait.ORDINARY if passes else Wait.LIMIT
+    if _SET_TOO_SMALL not in words and _in_use(words):
+        return Wait.LIMIT if _OTHER_WORD in words else Wait.ORDINARY
+    return Wait.LIMIT if _LIMIT.search(words) else Wait.UNKNOWN
 
 
 def names_nodes(comment: str) -> bool:
@@ -580,6 +507,9 @@ def read_submission(tag: str, done: Completed, scheduler_job_id: str) -> Submitt
 PLACE = "scatter:exclhost"
 #: PBS did not give the nodes that `make` asked for: another job or reservation has one of them.
 _DENIED = ("DENIED", "UNCONFIRMED")
+_NCPUS = re.compile(r"\bncpus=([0-9]{1,9})\b")
+#: How long a listing of the queues is good.
+_QUEUES_FOR_S = 600.0
 #: How long hpcq waits for PBS to confirm another end of a reservation: it takes less than 1 s, and no driver may hang.
 _ANSWER_WITHIN_S = 5
 
@@ -593,25 +523,36 @@ class Pbs(Scheduler):
         super().__init__(transport, settings)
         #: The reservation's queue, once known: the server names it.
         self._reservation_queue: str | None = None
-        self._cpus: dict[str, str] = {}
-        #: Queues with their own nodes.
-        self._bound: set[str] = set()
+        #: How many processors a job gets on each host.
+        self._cpus: dict[str, int] = {}
+        self._queues = Queues()
+        #: When the queues were listed last: they change seldom.
+        self._queues_s = -math.inf
+        self._vnodes: list[Vnode] = []
+
+    def _answered(self, done: Completed, what: str) -> Completed:
+        """Raise UserError where another batch system answers: asking again would not help."""
+        _, marked, said = done.stderr.partition(f"{shell.FOREIGN_MARK}\n")
+        foreign = read_foreign(said) if marked and done.returncode != 0 else None
+        if foreign is not None:
+            hint = "docs/extending.md says what its package needs"
+            raise UserError(f"{self.transport.where}: this is {foreign}: hpcq does not speak it yet", hint)
+        return super()._answered(done, what)
 
     # -- nodes ------------------------------------------------------------------------------------------------------
 
     def nodes_command(self) -> str:
-        named = (
-            self.settings.reservation is not None or RESERVATION_PATTERN.fullmatch(self.settings.partition or "") is not None
-        )
-        return shell.nodes(reservations=named, default_queue=self.settings.partition is None)
+        named = self.settings.reservation is not None or self._is_reservation(self.settings.partition)
+        return shell.nodes(reservations=named, queues=time.monotonic() - self._queues_s > _QUEUES_FOR_S)
 
     def read_nodes(self, answer: str) -> list[NodeState]:
         listed, _, reserved = answer.partition(f"{shell.RESERVATIONS_MARK} ")
-        records = [record for record in read_dsv(listed) if record.kind == "Name"]
-        vnodes = [read_vnode(record) for record in records]
-        self._cpus = _cpus(records, vnodes)
-        self._bound = {vnode.queue for vnode in vnodes if vnode.queue}
-        states = hosts_of(vnodes, self.settings.partition or _default_queue(listed))
+        records = read_dsv(listed)
+        queues = Queues.of(records)
+        if queues.server.name or queues.by_name:
+            self._queues, self._queues_s = queues, time.monotonic()
+        vnodes = self._vnodes = [read_vnode(record) for record in records if record.kind == "Name"]
+        states = hosts_of(vnodes, self._may_run(self._queues.named(self.settings.partition)))
         now, _, text = reserved.partition("\n")
         reservations = read_reservations(text)
         # A reservation's queue is the reservation, whatever key of the cluster file names it.
@@ -619,17 +560,57 @@ class Pbs(Scheduler):
         name = self.settings.reservation or by_queue
         ours = called(reservations, name) or called(reservations, short_name(name)) if name else None
         self._reservation_queue = ours.queue if ours is not None and not ours.ending else None
+        self._cpus = cpus_of(vnodes) | (reserved_cpus(ours.resv_nodes, vnodes) if ours is not None else {})
         if name and (ours is not None or not self.settings.own_reservation):
             return seen_from_inside(states, vnodes, ours, name)
         return taken_soon(states, vnodes, reservations, now)
+
+    def switches_command(self) -> str | None:
+        return shell.nodes(reservations=False, queues=True)
+
+    def read_switches(self, answer: str) -> dict[str, str]:
+        records = read_dsv(answer.partition(f"{shell.RESERVATIONS_MARK} ")[0])
+        vnodes = [read_vnode(record) for record in records if record.kind == "Name"]
+        return leaves(vnodes, Queues.of(records).group_keys(self.settings.partition))
+
+    def _may_run(self, queue: str) -> Callable[[Vnode], bool]:
+        """Return a test of a vnode: whether jobs of a queue may run there, or of one that it passes them on to."""
+        if self._is_reservation(queue) or (self.settings.reservation is not None and not self.settings.own_reservation):
+            return lambda _: True  # its hosts may be of any queue
+        bound = {vnode.queue for vnode in self._vnodes if vnode.queue}
+        tests = [
+            (self._queues.has_hosts(one, self.settings.extra.get("select", "")), one in bound)
+            for one in self._queues.behind(queue)
+        ]
+        return lambda vnode: any(test(vnode, own) for test, own in tests)
+
+    @staticmethod
+    def _is_reservation(queue: str | None) -> bool:
+        return RESERVATION_PATTERN.fullmatch(queue or "") is not None
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
     def submit_command(self, submission: Submission) -> str:
         queue = f" -q {quote(self._reservation_queue)}" if self._reservation_queue else ""
         named = f"-N {short_name(submission.tag)} -v {quote(f'{TAG_VARIABLE}={submission.tag}')}"
-        command = f"{shell.PRELUDE}exec qsub{queue} {named} {quote(submission.script)}"
+        command = f"{shell.PRELUDE}exec qsub{queue}{self._select(submission)} {named} {quote(submission.script)}"
         return f"/bin/sh -c {quote(command)}"
+
+    def _select(self, submission: Submission) -> str:
+        """Return the option that gives a job all processors of its hosts; it goes before the script's own select.
+
+        PBS gives a chunk one processor otherwise, whose number is also OMP_NUM_THREADS. "" if the cluster file says how
+        many, or nobody knows.
+        """
+        added = self.settings.extra.get("select", "")
+        cpus = [self._cpus.get(node) for node in submission.nodes]
+        if not cpus or None in cpus or _NCPUS.search(added):
+            return ""
+        chunks = [
+            f"1:host={node}:ncpus={count}{f':{added}' if added else ''}"
+            for node, count in zip(submission.nodes, cpus, strict=True)
+        ]
+        return f" -l select={quote('+'.join(chunks))}"
 
     def read_submission(self, tag: str, done: Completed) -> Submitted:
         return read_submission(tag, done, self.read_scheduler_job_id(done.text))
@@ -698,22 +679,35 @@ class Pbs(Scheduler):
     # -- limits -----------------------------------------------------------------------------------------------------
 
     def job_limits_command(self) -> str | None:
-        return shell.limits(self._queue)
+        return shell.limits()
 
     def read_job_limits(self, answer: str) -> JobLimits:
-        user, groups = _who(answer)
-        return read_job_limits(read_dsv(answer), self._queue, user=user, groups=groups)
+        return read_job_limits(read_dsv(answer), self._queue, self._asker(answer), self._cpus_of_jobs())
 
     def limit_command(self) -> str | None:
-        return shell.limits(self._queue)
+        return shell.limits()
 
     def read_limit(self, answer: str) -> int | None:
-        return submit_limit(read_dsv(answer), self._queue, _who(answer)[0])
+        return submit_limit(read_dsv(answer), self._queue, self._asker(answer))
+
+    def _asker(self, answer: str) -> Asker:
+        user, groups = _who(answer)
+        return Asker(user, groups, self.settings.extra.get("project", NO_PROJECT))
+
+    def _cpus_of_jobs(self) -> tuple[int, int] | None:
+        """Return how many processors a job gets on a host, at least and at most; None before the nodes were listed."""
+        chosen = _NCPUS.search(self.settings.extra.get("select", ""))
+        if chosen is not None:
+            return (int(chosen[1]), int(chosen[1])) if int(chosen[1]) else None
+        may_run = self._may_run(self._queues.named(self._queue))
+        hosts = {one.node for one in hosts_of(self._vnodes, may_run)}
+        counts = [self._cpus[host] for host in hosts if host in self._cpus]
+        return (min(counts), max(counts)) if counts else None
 
     # -- reservations of a run --------------------------------------------------------------------------------------
 
     def may_reserve_command(self) -> str | None:
-        return shell.limits(None)
+        return shell.limits()
 
     def read_may_reserve(self, done: Completed) -> str | None:
         server = next((record for record in read_dsv(done.text) if record.kind == "Server"), None)
@@ -724,7 +718,7 @@ class Pbs(Scheduler):
     def reservation_command(self, verb: str, name: str, nodes: Sequence[str] = (), minutes: int = 0) -> str:
         short = short_name(name)
         if verb == "make":
-            chunks = [f"1:host={node}:ncpus={self._cpus.get(node, '1')}" for node in nodes]
+            chunks = [f"1:host={node}:ncpus={self._cpus.get(node, 1)}" for node in nodes]
             return shell.reserve(short, chunks, self.settings.extra.get("place", PLACE), minutes)
         orders = {
             "show": 'echo "$id $queue"',
@@ -767,13 +761,15 @@ class Pbs(Scheduler):
         return probe_command(script, self.settings, self._reservation_queue)
 
     def site_items(self, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
-        return site_items(self.transport, self.settings, mpi_launch)
+        return site_items(
+            self.transport, self.settings, mpi_launch, queues=self._queues, vnodes=self._vnodes, cpus=self._cpus_of_jobs()
+        )
 
     def memory_lock_advice(self) -> str:
         return "MPI over RDMA wants unlimited: raise it where pbs_mom is started (PBS_EXEC/lib/init.d/limits.pbs_mom)"
 
     def administration(self) -> Administration | None:
-        return PbsAdministration(self.transport)
+        return PbsAdministration(self.transport, self.settings.partition)
 
     # -- private ----------------------------------------------------------------------------------------------------
 
@@ -783,8 +779,9 @@ class Pbs(Scheduler):
 
     def _shares_nodes(self, queue: str) -> bool:
         """Whether jobs of a queue may wait for our nodes."""
-        own = self.settings.partition or ""
-        return queue == own or not ({queue, own} & self._bound)
+        ours = self._may_run(self._queues.named(self.settings.partition))
+        theirs = self._may_run(queue)
+        return not self._vnodes or any(ours(vnode) and theirs(vnode) for vnode in self._vnodes)
 
     def _reports_of(self, answer: str) -> list[JobReport]:
         listed, _, nodes = answer.partition(f"{shell.NODES_MARK}\n")
@@ -793,6 +790,11 @@ class Pbs(Scheduler):
         found = []
         for record in read_dsv(listed):
             report = read_job(record, user or None)
+            queue = record.get("queue")
+            if report.state is JobState.QUEUED and self._queues.routes(queue):
+                behind = ", ".join(self._queues.behind(queue)) or "none that is known"
+                words = f"in queue {queue}, which passes jobs on to {behind}: no queue takes it now"
+                report = replace(report, wait=Wait.LIMIT, reason=f"{words}; {report.reason}".removesuffix("; "))
             if hosts and report.state is JobState.QUEUED and names_nodes(record.get("comment")):
                 report = _with_nodes(report, named_hosts(record.get("Resource_List.select")), hosts)
             found.append(report)
@@ -826,14 +828,6 @@ def _with_nodes(report: JobReport, named: Sequence[str], hosts: dict[str, NodeSt
     return replace(report, wait=Wait.NODE, reason=f"{report.reason.strip()}: {', '.join(gone)}") if gone else report
 
 
-def _default_queue(answer: str) -> str | None:
-    """Return the server's default queue, where a list of nodes begins with it."""
-    first = answer.partition("\n")[0]
-    return (
-        first.removeprefix(f"{shell.DEFAULT_QUEUE_MARK} ").strip() if first.startswith(f"{shell.DEFAULT_QUEUE_MARK} ") else None
-    )
-
-
 def _who(answer: str) -> tuple[str, list[str]]:
     """Return the user and the groups for which an answer was made."""
     user, groups = "", []
@@ -843,11 +837,3 @@ def _who(answer: str) -> tuple[str, list[str]]:
         elif line.startswith("@groups "):
             groups = line.split()[1:]
     return user, groups
-
-
-def _cpus(records: Sequence[Record], vnodes: Sequence[Vnode]) -> dict[str, str]:
-    """Return how many processors each host has, over all its vnodes."""
-    found: dict[str, int] = {}
-    for record, vnode in zip(records, vnodes, strict=True):
-        found[vnode.host] = found.get(vnode.host, 0) + (record.number("resources_available.ncpus") or 0)
-    return {host: str(count) for host, count in found.items() if count}

@@ -26,7 +26,6 @@ _NEVER = "203712312359"
 _WITHOUT_VARIABLES = "sed 's/\\x1fVariable_List=[^\\x1f]*//'"
 NODES_MARK = "@nodes"
 RESERVATIONS_MARK = "@reservations"
-DEFAULT_QUEUE_MARK = "@default"
 USER_MARK = "@user"
 #: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1.
 _OURS = (
@@ -63,6 +62,20 @@ _UNHEARD = (
 )
 
 
+FOREIGN_MARK = "@foreign"
+#: Say whose commands these are if they are not PBS's. Torque and Grid Engine have commands of the same names; Torque's
+#: give their version on standard error, Grid Engine's in the first line of their help.
+_WHOSE = r"""whose() {
+    local said
+    said=$(qstat --version 2>&1)
+    case $said in *pbs_version*) return ;; esac
+    said=$(printf '%s\n' "$said" | grep -i '^ *version:'; qstat -help 2>&1 | head -n 1 | grep 'GE\|Grid Engine'
+        lsid 2>/dev/null | head -n 1; flux --version 2>/dev/null | sed -n 's/^commands: */flux /p')
+    [ -z "$said" ] || printf '@foreign\n%s\n' "$said" >&2
+}
+"""
+
+
 def subshell(text: str) -> str:
     """Run a command in a subshell: it may call `exit`, and an exit code of 255 does not get out."""
     return f"(\nset -f; {PRELUDE}{text}\n)"
@@ -81,17 +94,15 @@ def listing(scheduler_job_ids: Sequence[str], *, ended: bool = False) -> str:
     )
 
 
-def nodes(*, reservations: bool, default_queue: bool) -> str:
+def nodes(*, reservations: bool, queues: bool) -> str:
     """List all vnodes; if they matter, also the reservations, for one of them may begin soon.
 
-    default_queue: print the server's default queue before, if some vnodes belong to one queue only.
+    queues: list the server and its queues before, which say what hosts a queue has.
     """
     also = "true" if reservations else "false"
-    default = "true" if default_queue else "false"
+    before = f"qstat -Bf {DSV} && qstat -Qf {DSV} || {{ whose; exit 162; }}\n" if queues else ""
     return subshell(
-        f"said=$(pbsnodes -av {DSV}) || exit 1\n"
-        f"case $said in *'\x1fqueue='*) {default} ;; *) false ;; esac &&\n"
-        f" printf '{DEFAULT_QUEUE_MARK} %s\\n' \"$(qstat -Bf | sed -n 's/^ *default_queue = //p')\"\n"
+        f"{_WHOSE}{before}said=$(pbsnodes -av {DSV}) || {{ whose; exit 1; }}\n"
         "printf '%s\\n' \"$said\"\n"
         f"case $said in *'\x1fresv='*) true ;; *) {also} ;; esac || exit 0\n"
         f"printf '{RESERVATIONS_MARK} %s\\n' \"$(LC_ALL=C date '+%a %b %e %T %Y')\"; pbs_rstat -f"
@@ -152,12 +163,10 @@ def others() -> str:
     )
 
 
-def limits(queue: str | None) -> str:
-    """Show this user, one queue or all, and the server."""
-    which = quote(queue) if queue else ""
+def limits() -> str:
+    """Show this user, the server and all its queues."""
     return subshell(
-        f'printf \'{USER_MARK} %s\\n@groups %s\\n\' "$(id -un)" "$(id -Gn)"\n'
-        f"qstat -Bf {DSV} || exit 162\nqstat -Qf {DSV} {which} 2>/dev/null || qstat -Qf {DSV}"
+        f'printf \'{USER_MARK} %s\\n@groups %s\\n\' "$(id -un)" "$(id -Gn)"\nqstat -Bf {DSV} && qstat -Qf {DSV} || exit 162'
     )
 
 
