@@ -132,6 +132,17 @@ def test_results_that_were_not_loaded(home: Path) -> None:
     assert "loaded into another database" in told(home, "runs")[made.run].found
 
 
+@pytest.mark.promise("After `hpcq db load RUN`, which hpcq doctor asks for, the run is no trouble any more.")
+def test_what_the_doctor_asks_for_helps(home: Path) -> None:
+    made = finished(home)
+    (made.folder.path / "alpha" / "loaded.json").unlink()
+    database = str((home / "results.db").absolute())
+    write_json(made.folder.run_json, {**json.loads(made.folder.run_json.read_text()), "database": database})
+    assert told(home, "runs")[made.run].advice == f"hpcq db load {made.run}"
+    assert run(["db", "load", made.run, "--db", database, "--runs", str(home / "runs")]) == 0
+    assert [one for one in told(home, "runs").values() if one.state == "bad"] == []
+
+
 def test_a_database_that_is_none_or_old_or_torn(home: Path) -> None:
     path = home / "results.db"
     path.write_text("no database" * 100)

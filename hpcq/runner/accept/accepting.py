@@ -28,7 +28,7 @@ from hpcq.definition.model import Cluster, Pattern
 from hpcq.errors import HpcqError, UserError
 from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, natural, nodes_of
-from hpcq.run_folder.paths import RunFolder
+from hpcq.run_folder.paths import RunFolder, write_json
 from hpcq.runner import stages
 from hpcq.runner.accept.choice import MEETINGS, NodeSelection, NodesToTest, again, both_ways, choose, partners
 from hpcq.runner.accept.judging import Judging, Measured, disturbed_as_usual, oriented
@@ -435,7 +435,7 @@ class Measuring:
             ):  # load what exists, so that it is not lost; the outer error says why there is no more
                 stages.load(run, self.order.database)
             raise
-        stages.load(run, self.order.database)
+        write_json(run.path / self.cluster / "loaded.json", stages.load(run, self.order.database))
         with reading(self.order.database) as database:
             return run_id_of(database, run.run)
 
