@@ -193,9 +193,10 @@ def test_an_ordinary_user_on_the_head_of_a_cluster(lab: RunningLab) -> None:
     assert first == ["hpcq cluster new", "hpcq run first-alpha.yaml"], "two commands"
     later = typed_in_readme("Every day")
     assert later[0] == first[1]
+    assert "--against good" in later[2], "measures for minutes: the tutorial's test types it"
     try:
         done = subprocess.run(
-            lab.exec_words("alpha", "bash", "-lc", f"{setting}\n" + " && ".join([*first, *later[1:]]), user="labuser"),
+            lab.exec_words("alpha", "bash", "-lc", f"{setting}\n" + " && ".join([*first, later[1]]), user="labuser"),
             capture_output=True, text=True, timeout=600, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         text = lab.exec("alpha", "cat", "/home/labuser/site/clusters/alpha.yaml")
@@ -205,8 +206,7 @@ def test_an_ordinary_user_on_the_head_of_a_cluster(lab: RunningLab) -> None:
     assert "gates: 4 pass" in said, said
     assert "partition: main\n" in text
     assert "interface: eth0\n" in text
-    assert "alpha: 4 nodes judged" in said, said
-    assert done.returncode in {0, 4}, said  # other work on this machine may leave a node inconclusive
+    assert done.returncode == 0, said
 
 
 @pytest.mark.lab
