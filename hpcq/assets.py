@@ -62,3 +62,11 @@ def campaigns() -> Path:
 def lab() -> Path:
     """Folder of the lab's programs."""
     return _root() / "lab"
+
+
+def home() -> Path:
+    """The user's home folder. Of a user without one, as in containers, a folder that does not exist and holds nothing."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/HOME-is-not-set")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pwd
 import socket
 import threading
 import time
@@ -119,6 +120,12 @@ def _take_away(lock: Path, holder: str) -> None:
         lock.rename(aside)
     except FileNotFoundError:
         return
+    except OSError as error:
+        owner = _owner(lock)
+        raise StoreError(
+            f"{lock}: left by {_said(holder)}, which has ended, and of {owner}: cannot be removed: {error.strerror}",
+            f"in a folder with the sticky bit only {owner} or root can remove it: `rm {lock}`; or use a folder of your own",
+        ) from error
     if _holder(aside) != holder:
         with contextlib.suppress(OSError):
             lock.symlink_to(aside.readlink())
@@ -137,6 +144,23 @@ def _holder(lock: Path) -> str | None:
         return str(lock.readlink())
     except OSError:
         return None
+
+
+def _owner(lock: Path) -> str:
+    """The user whose link it is, by name where this machine has one."""
+    try:
+        number = lock.lstat().st_uid
+    except OSError:
+        return "another user"
+    return user_name(number)
+
+
+def user_name(number: int) -> str:
+    """The name of a user, or `uid 4711` where this machine has none for it, as in containers."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
 
 
 def _touched_ns(lock: Path) -> int:

@@ -20,7 +20,7 @@ from hpcq.kernels import Kernel, kernels, own_kernels, register
 def described_folders(campaign_path: Path | None = None) -> list[Path]:
     """The folders searched for descriptions, in order, whether they exist or not."""
     beside = [] if campaign_path is None else [campaign_path.parent / "kernels"]
-    return [*beside, Path.home() / ".config/hpcq/kernels", assets.described_kernels()]
+    return [*beside, assets.home() / ".config/hpcq/kernels", assets.described_kernels()]
 
 
 def list_described(campaign_path: Path | None = None) -> dict[str, Path]:

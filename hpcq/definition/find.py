@@ -56,7 +56,7 @@ def cluster_folders(campaign_path: Path | None = None, extra_dirs: Sequence[Path
     folders = _named_folders(extra_dirs)
     if campaign_path is not None:
         folders.append(campaign_path.parent / "clusters")
-    folders += [Path("clusters"), Path("campaigns/clusters"), Path.home() / ".config/hpcq/clusters"]
+    folders += [Path("clusters"), Path("campaigns/clusters"), assets.home() / ".config/hpcq/clusters"]
     folders += _lab_folders()
     folders.append(assets.campaigns() / "clusters")
     return list({folder.absolute(): folder for folder in folders}.values())

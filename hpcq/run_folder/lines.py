@@ -435,6 +435,12 @@ def _mapping_of(value: object) -> dict[str, Any]:
 #: The largest integer that SQLite can hold.
 INTEGER_MAX = 2**63 - 1
 _ERROR_TEXT_MAX = 300
+#: A line comes from a node that somebody else may hold. What a line of ours never has so much of is left out, with a
+#: warning; the rest of the line counts.
+WARNINGS_MAX = 100
+#: Metrics of a kernel that no description names; others have as many as their description.
+_UNDESCRIBED_MAX = 200
+_WORDS_MAX = 4000
 #: How Intel MPI, MPICH, Open MPI, UCX, libfabric and launchers begin to say that they give up.
 _ERROR_WORDS = re.compile(r"\b(?:error|fatal|abort(?:ed|ing)?|assert(?:ion)? failed|failed|unable to|cannot)\b", re.IGNORECASE)
 
@@ -545,7 +551,7 @@ def _read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, A
         whole(content.get("duration_ns")),
         content=content,
     )
-    _fill(line)
+    _fill(line, described)
     if said:
         line.warnings.append(("library_said", "\n".join(said)[:_KEPT_CHARACTERS]))
     _judge(line, return_code, kernel, parameters)
@@ -639,8 +645,17 @@ def _kernel_complaint(content: Mapping[str, Any], kernel: str) -> str | None:
     return None if found == kernel else f"kernel {_shown(found)}: planned {kernel}"
 
 
-def _fill(line: Line) -> None:
-    for name, value in mapping(line.content.get("metrics")).items():
+def _fill(line: Line, described: Kernel | None) -> None:
+    found = mapping(line.content.get("metrics"))
+    named = found.keys() if described is None else {one.name for one in described.metrics}
+    known = [name for name in found if name in named]
+    kept = known if described is not None else known[:_UNDESCRIBED_MAX]
+    if len(kept) < len(found):
+        first = next(name for name in found if name not in named or (described is None and name not in kept))
+        why = "the kernel's description lacks them" if described is not None else f"more than {_UNDESCRIBED_MAX}"
+        line.warnings.append(("metrics_left_out", f"{len(found) - len(kept)} metrics, first {_shown(first)}: {why}"))
+    for name in kept:
+        value = found[name]
         if value is None:
             continue
         number = finite(value)
@@ -649,9 +664,11 @@ def _fill(line: Line) -> None:
         else:
             line.metrics[name] = number
     warnings = line.content.get("warnings")
-    for one in warnings if isinstance(warnings, list) else []:
-        if isinstance(one, dict):
-            line.warnings.append((str(one.get("name", "unnamed")), str(one.get("message", ""))))
+    said = [one for one in warnings if isinstance(one, dict)] if isinstance(warnings, list) else []
+    for one in said[:WARNINGS_MAX]:
+        line.warnings.append((str(one.get("name", "unnamed"))[:_WORDS_MAX], str(one.get("message", ""))[:_WORDS_MAX]))
+    if len(said) > WARNINGS_MAX:
+        line.warnings.append(("warnings_left_out", f"{len(said) - WARNINGS_MAX} warnings beyond {WARNINGS_MAX}"))
 
 
 def _without_content(

@@ -15,7 +15,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,11 +105,29 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
     with (
         _explained(path, _NOTHING_LOST),
         sole_writer(path, BUSY_TIMEOUT_S) as still_mine,
+        _made(path),
         closing(_connect(path, "rwc")) as database,
     ):
         database.still_mine = still_mine
         _prepare(database, path)
         yield database
+
+
+@contextmanager
+def _made(path: Path) -> Iterator[None]:
+    """Make the file, if it is missing, for its user alone: it names nodes, people and the words of their cluster files.
+
+    In a folder that a group may write and whose files get that group (setgid), it is the group's: SQLite gives its journal
+    the same mode.
+    """
+    folder = path.resolve().parent
+    shared = folder.is_dir() and folder.stat().st_mode & 0o2020 == 0o2020
+    with suppress(OSError):  # it is there; or it cannot be made, which SQLite says better
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        if shared:
+            os.fchmod(descriptor, 0o660)
+        os.close(descriptor)
+    yield
 
 
 @contextmanager

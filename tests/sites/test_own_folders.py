@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hpcq import assets
+from hpcq.cli.keep import annotations
 from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.cluster import read_cluster
@@ -21,7 +23,9 @@ from hpcq.errors import HpcqError
 from hpcq.own_folder import HINT, secure
 from hpcq.runner.queue.account import Held, SharedAccount
 from hpcq.runner.site import build, checking
+from hpcq.store.database import reading
 from hpcq.transport import Completed, Here
+from tests import REPOSITORY
 from tests.driver.test_kept_builds import MAIN, MAKEFILE, word_of
 from tests.local.local_desk import LocalDesk
 
@@ -253,3 +257,74 @@ def test_a_run_is_not_made_where_others_can_replace_it(tmp_path: Path) -> None:
     queue.chmod(0o700)
     desk.hpcq("run", "try.yaml")
     assert {path.stat().st_mode & 0o777 for path in (desk.folder / "runs").iterdir()} == {0o700}
+
+
+@needs_root
+@pytest.mark.promise("A dead user's lock that only he may remove is named with its owner at once; nobody waits for it.")
+def test_a_lock_that_another_user_left_in_a_sticky_folder_is_named(scratch: Path) -> None:
+    """rename() is refused there, so it was an unknown error, and for ever."""
+    take = "import sys; from hpcq.writer_lock import WriterLock; from pathlib import Path; WriterLock(Path(sys.argv[1]), 40.0)"
+    link, results = scratch / "results.db.writer", scratch / "results.db"
+    words = [sys.executable, "-c", f"{take}; import os; os._exit(0)", str(results)]
+    as_user = ("setpriv", "--clear-groups", f"--reuid={STRANGER}", f"--regid={STRANGER}")
+    subprocess.run([*as_user, *words], check=True, cwd=REPOSITORY, timeout=30)
+    assert link.lstat().st_uid == STRANGER
+    as_user = ("setpriv", "--clear-groups", f"--reuid={VICTIM}", f"--regid={VICTIM}")
+    done = subprocess.run([*as_user, *words], check=False, cwd=REPOSITORY, timeout=30, capture_output=True, text=True)
+    assert f"has ended, and of uid {STRANGER}: cannot be removed: Operation not permitted" in done.stderr
+    subprocess.run(words, check=True, cwd=REPOSITORY, timeout=30)  # root may
+    link.unlink()
+
+
+@needs_root
+@pytest.mark.promise("hpcq works for a user whom the machine knows by number only, also without a home folder.")
+@pytest.mark.parametrize("words", [["kernels"], ["check", "campaigns/demo.yaml"], ["annotate", "--help"]])
+def test_a_user_without_a_name_is_no_defect(words: list[str]) -> None:
+    user = ("setpriv", "--clear-groups", f"--reuid={VICTIM}", f"--regid={VICTIM}", "env", "-i", "PATH=/usr/bin:/bin")
+    done = subprocess.run(
+        [*user, sys.executable, "-m", "hpcq", *words], check=False, cwd=REPOSITORY, timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_notes_of_a_user_without_a_name_have_his_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: VICTIM)
+    assert annotations._person() == f"uid {VICTIM}"
+
+
+def _add(database: Path, uid: int, *groups: int) -> subprocess.CompletedProcess[str]:
+    """Open the database for writing as that user, with the usual umask."""
+    who = (
+        "setpriv",
+        f"--reuid={uid}",
+        f"--regid={uid}",
+        f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups",
+    )
+    code = (
+        "import sys, os; from pathlib import Path; from hpcq.store.database import writing, transaction; os.umask(0o022)\n"
+        "with writing(Path(sys.argv[1])) as database, transaction(database):\n"
+        '    database.execute("INSERT INTO cluster (name) VALUES (?)", (f"of-{os.getuid()}",))\n'
+    )
+    words = [*who, sys.executable, "-c", code, str(database)]
+    return subprocess.run(words, check=False, cwd=REPOSITORY, timeout=60, capture_output=True, text=True)
+
+
+@needs_root
+@pytest.mark.promise("A new database is readable by its user only; in a setgid folder of a group, that group shares it.")
+def test_a_database_is_its_users_or_its_groups(place: Path) -> None:
+    own = of(VICTIM, place / "home", 0o755) / "results.db"
+    assert _add(own, VICTIM).returncode == 0
+    assert own.stat().st_mode & 0o777 == 0o600
+    assert "cannot be" in _add(own, STRANGER).stderr or "unable to open" in _add(own, STRANGER).stderr
+    team = of(0, place / "team", 0o2770, gid=TEAM) / "results.db"
+    for uid in (VICTIM, STRANGER, VICTIM):
+        done = _add(team, uid, TEAM)
+        assert done.returncode == 0 or "UNIQUE" in done.stderr, done.stderr
+    assert (team.stat().st_mode & 0o777, team.stat().st_gid) == (0o660, TEAM)
+    with reading(team) as database:
+        assert [row[0] for row in database.execute("SELECT name FROM cluster ORDER BY name")] == [
+            f"of-{VICTIM}",
+            f"of-{STRANGER}",
+        ]

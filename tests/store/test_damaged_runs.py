@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,9 @@ from hpcq.errors import StoreError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.rules import VERSION
 from hpcq.store.keep.check_and_prune import rejudge
+from hpcq.store.load import rows
 from hpcq.store.load.cluster import load_run
+from tests import REPOSITORY
 from tests.store.run_folders import RunBuilder, ask, load
 from tests.store.test_store import builder, damaged, database, reasons
 
@@ -109,6 +113,47 @@ def test_a_clock_that_cannot_be_right_orders_nothing(builder: RunBuilder, databa
     found = ask(database, "SELECT message FROM v_findings WHERE rule = 'clock_off'")
     assert [one.startswith("n2: its clock is ") for one in found] == [True] * (0 if claimed.startswith("9999") else 2)
     assert rejudge(database, judge, VERSION + 1).changed_count == 0
+
+
+@pytest.mark.promise("One result with more names or values than a kernel can print costs the others nothing, and says so.")
+def test_a_swollen_line_costs_the_others_nothing(builder: RunBuilder, database: Path) -> None:
+    """40,000 metric names held a load for minutes; a million buckets became rows."""
+    builder.submit("j00001")
+    builder.measure("j00001", steps=[(1, 2)])
+    line = builder.line("j00001", (1, 1))
+    metrics = {**line["metrics"], **{f"invented_{number}_bps": 1.0 for number in range(40_000)}}
+    warnings = [{"name": "w", "message": "m" * 500}] * 5000
+    evidence = dict(line["evidence"])
+    evidence["client"] = evidence["client"] | {"counters": {f"made.up.n{number}": 1 for number in range(70_000)}}
+    swollen = {
+        "metrics": metrics,
+        "warnings": warnings,
+        "granted": {f"g{number}": number for number in range(10_000)},
+        "histogram": {"unit": "ns", "buckets": [[number, 1] for number in range(100_000)]},
+        "series": {"interval_ms": 100, **{f"made_up_{number}_bps": [1.0] for number in range(10_000)}},
+        "evidence": evidence,
+    }
+    builder.write_line("j00001", 1, (1, 1), line | swollen)
+    builder.end("j00001")
+    begun_s = time.process_time()
+    assert load(database, builder).measured_count == 2
+    assert time.process_time() - begun_s < 10
+    names = "SELECT count(*) FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id WHERE k.name = 'tcp_stream'"
+    assert ask(database, names) == [len(builder.kernels["tcp_stream"]["metrics"])]
+    assert ask(database, "SELECT count(*) FROM histogram") == [3]
+    assert ask(database, "SELECT count(*) FROM counter WHERE name LIKE 'made.up%'") == [60_000]
+    assert ask(database, "SELECT count(*) FROM quantity WHERE name LIKE 'made_up%'")[0] <= 32
+    said = dict(ask(database, "SELECT name, message FROM warning WHERE name <> 'w'"))
+    assert said["metrics_left_out"] == "40000 metrics, first invented_0_bps: the kernel's description lacks them"
+    assert said["histogram_unusable"] == "100000 buckets: must be at most 4352"
+    assert said["warnings_left_out"] == "4900 warnings beyond 100"
+    assert {"counters_left_out", "granted_left_out", "series_left_out"} <= said.keys()
+
+
+def test_the_most_buckets_are_those_of_the_c_program() -> None:
+    header = (REPOSITORY / "kernels/c/base/histogram.h").read_text("utf-8")
+    octave, value = (int(re.search(rf"HISTOGRAM_{one}_BITS = (\d+)", header)[1]) for one in ("OCTAVE", "VALUE"))
+    assert (value - octave + 1) << octave == rows._BUCKETS_MAX
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
 from hpcq.cli.output import Column, print_rows
 from hpcq.errors import Exit, UserError
+from hpcq.writer_lock import user_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: A campaign refers to a baseline as `baseline:NAME`.
@@ -37,8 +39,15 @@ _BASELINE = (
 )
 
 
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in containers
+        return user_name(os.getuid())
+
+
 def who_option(function: _Function) -> _Function:
-    return click.option("--who", default=getpass.getuser, help="Your name.  [default: you]")(function)
+    return click.option("--who", default=_person, help="Your name.  [default: you]")(function)
 
 
 class _Words(click.ParamType):  # type: ignore[type-arg, unused-ignore] # generic only in newer releases of Click

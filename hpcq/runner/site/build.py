@@ -83,13 +83,13 @@ def account_folder(cluster: Cluster) -> str:
 
 def work_base(cluster: Cluster) -> str:
     """Return the folder on the cluster below which hpcq keeps everything."""
-    base = cluster.work_directory or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    base = cluster.work_directory or os.environ.get("XDG_CACHE_HOME") or str(assets.home() / ".cache")
     return f"{base.rstrip('/')}/hpcq"
 
 
 def state_folder() -> Path:
     """Return the folder on this machine where hpcq keeps what belongs to a user, whatever cluster or run it is of."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "hpcq"
+    return Path(os.environ.get("XDG_STATE_HOME") or assets.home() / ".local" / "state") / "hpcq"
 
 
 #: A sum that nothing used for so long is forgotten: the next run builds its program again.

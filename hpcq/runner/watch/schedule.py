@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from hpcq import units
+from hpcq import assets, units
 from hpcq.errors import HpcqError, UserError
 from hpcq.run_folder.paths import write_json
 from hpcq.scheduler.kinds import DESCRIPTIONS
@@ -291,7 +291,7 @@ def _read(path: Path) -> Entry:
 
 
 def _folder() -> Path:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    state = Path(os.environ.get("XDG_STATE_HOME") or assets.home() / ".local" / "state")
     return state / "hpcq" / "schedule"
 
 
@@ -300,7 +300,7 @@ def _path(name: str) -> Path:
 
 
 def _units_folder() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or assets.home() / ".config") / "systemd" / "user"
 
 
 def _systemctl(*words: str) -> None:

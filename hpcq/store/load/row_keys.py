@@ -39,6 +39,7 @@ class RowKeys:
         self._telling: dict[tuple[int, str], str] = {}
         self._option_ids: dict[tuple[int, str], int] = {}
         self._metric_ids: dict[tuple[int, str], int] = {}
+        self._metric_counts: dict[int, int] = {}
 
     def row(self, table: str, **columns: Any) -> int:
         """The key of the row with these columns. `columns` must hold the row's identity and all required columns."""
@@ -216,6 +217,7 @@ class RowKeys:
             "SELECT metric_name_id, name FROM metric_name WHERE kernel_id = ?", (kernel_id,)
         ):
             self._metric_ids[kernel_id, name] = metric_name_id
+            self._metric_counts[kernel_id] = self._metric_counts.get(kernel_id, 0) + 1
 
     def _keep_description(self, kernel_id: int, one: kernels.Kernel) -> None:
         """Store the file of a described kernel: gates and pages read it when the file is gone."""
@@ -249,6 +251,7 @@ class RowKeys:
         )
 
     def _add_metric(self, kernel_id: int, name: str, better: str, help_text: str) -> int:
+        self._metric_counts[kernel_id] = position_no = self._metric_counts.get(kernel_id, 0) + 1
         key = self.insert(
             "metric_name",
             {
@@ -257,7 +260,7 @@ class RowKeys:
                 "unit": unit_or_number(name),
                 "better": better,
                 "help": help_text,
-                "position_no": sum(1 for known_kernel, _ in self._metric_ids if known_kernel == kernel_id) + 1,
+                "position_no": position_no,
             },
         )
         self._metric_ids[kernel_id, name] = key

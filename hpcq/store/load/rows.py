@@ -7,6 +7,7 @@ Nothing in a line is trusted: whatever lacks the promised form becomes a warning
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,15 @@ from hpcq.run_folder.lines import Line, Outcome, finite, mapping, whole
 from hpcq.store.load.row_keys import RowKeys, canonical, unit_or_number
 
 _FLUSH_ROWS = 50_000
+#: kernels/c/base/histogram.h: HISTOGRAM_BUCKET_COUNT. No kernel prints more buckets.
+_BUCKETS_MAX = 4352
+#: Far more than any node has: 1,000 CPUs with 60 interrupts each.
+_COUNTERS_MAX = 60_000
+_INTERVAL_COLUMNS_MAX = 32
+#: A day in intervals of 100 ms.
+_INTERVALS_MAX = 864_000
+_GRANTED_MAX = 200
+_UNAVAILABLE_MAX = 5000
 _ENDS = ("client", "server")
 _INSERTS = {
     "result": "INSERT INTO result (result_id, job_id, test_no, repetition_no, attempt_id, final, series_id, parameter_set_id,"
@@ -73,7 +83,7 @@ class ResultWriter:
         self._evidence(line, place)
         self._samples(line, place)
         self._intervals(line, place)
-        granted = mapping(content.get("granted"))
+        granted = self._some(line, "granted", mapping(content.get("granted")), _GRANTED_MAX)
         granted_set_id = self._names.content_set("granted", granted, ("name", "value")) if granted else None
         for finding in judgement.findings:
             rule = finding.rule
@@ -125,6 +135,16 @@ class ResultWriter:
             )
         self._boots.clear()
 
+    @staticmethod
+    def _some(line: Line, what: str, found: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+        """At most so many entries; a line that has more was not written by a program of ours, and gets a warning."""
+        if len(found) <= most:
+            return found
+        line.warnings.append(
+            (f"{what}_left_out", f"{len(found) - most} of {len(found)} entries of {what}: at most {most} are kept")
+        )
+        return dict(itertools.islice(found.items(), most))
+
     def _put(self, table: str, row: tuple[Any, ...]) -> None:
         self._rows[table].append(row)
         self._row_count += 1
@@ -137,6 +157,9 @@ class ResultWriter:
         histogram = mapping(line.content.get("histogram"))
         buckets = histogram.get("buckets")
         unit = histogram.get("unit", "ns")
+        if isinstance(buckets, list) and len(buckets) > _BUCKETS_MAX:
+            line.warnings.append(("histogram_unusable", f"{len(buckets)} buckets: must be at most {_BUCKETS_MAX}"))
+            return
         for bucket in buckets if isinstance(buckets, list) else ():
             lower, sample_count = _pair(bucket)
             if unit not in {"ns", "us", "ms", "s", "bytes", "bps"} or whole(lower) is None or whole(sample_count) is None:
@@ -145,13 +168,13 @@ class ResultWriter:
             self._put("histogram", (place.result_id, lower, unit, sample_count))
 
     def _intervals(self, line: Line, place: Place) -> None:
-        series = mapping(line.content.get("series"))
+        series = self._some(line, "series", mapping(line.content.get("series")), _INTERVAL_COLUMNS_MAX)
         interval_ms, begins = whole(series.get("interval_ms")), series.get("begin_ms")
         for name, values in series.items():
             if name in {"interval_ms", "begin_ms"}:
                 continue
             begin_ms = _begins(begins, interval_ms, values)
-            if begin_ms is None:
+            if begin_ms is None or len(begin_ms) > _INTERVALS_MAX:
                 line.warnings.append(("series_unusable", f"{name[:40]} {str(values)[:40]} each {str(interval_ms)[:20]} ms"))
                 return
             quantity_id = self._names.row("quantity", name=name, unit=unit_or_number(name))
@@ -165,9 +188,12 @@ class ResultWriter:
             evidence = mapping(ends.get(end))
             if evidence:
                 self._put("evidence_end", (place.result_id, end_index, *self._end(evidence, node_id, line, place)))
+                counters, gauges = (
+                    self._some(line, what, mapping(evidence.get(what)), _COUNTERS_MAX) for what in ("counters", "gauges")
+                )
                 unusable = [
-                    *self._counters(evidence, (place.result_id, end_index)),
-                    *self._gauges(evidence, (place.result_id, end_index)),
+                    *self._counters(counters, (place.result_id, end_index)),
+                    *self._gauges(gauges, (place.result_id, end_index)),
                 ]
                 if unusable:
                     message = f"{end}: {len(unusable)} values are only in the file, first {unusable[0][:100]}"
@@ -187,6 +213,7 @@ class ResultWriter:
         before_utc, after_utc = utc_or_none(evidence.get("before_utc")), utc_or_none(evidence.get("after_utc"))
         before_cost_ns, after_cost_ns = _pair(evidence.get("snapshot_cost_ns"))
         unavailable = {name: str(reason) for name, reason in mapping(evidence.get("unavailable")).items()}
+        unavailable = dict(self._some(line, "unavailable", unavailable, _UNAVAILABLE_MAX))
         return (
             endpoint_id,
             self._boot(evidence, node_id, place.driver_times.believed(before_utc) if before_utc else line.started_utc),
@@ -209,16 +236,16 @@ class ResultWriter:
         self._boots[key] = (min(first_utc, seen_utc), max(last_utc, seen_utc))
         return key
 
-    def _counters(self, evidence: Mapping[str, Any], key: tuple[int, int]) -> Iterable[str]:
-        for name, value in mapping(evidence.get("counters")).items():
+    def _counters(self, counters: Mapping[str, Any], key: tuple[int, int]) -> Iterable[str]:
+        for name, value in counters.items():
             delta = whole(value)
             if delta is None:
                 yield f"{name} {str(value)[:40]}"
             elif delta != 0:
                 self._put("evidence", (*key, self._names.counter(name, "counter"), delta))
 
-    def _gauges(self, evidence: Mapping[str, Any], key: tuple[int, int]) -> Iterable[str]:
-        for name, value in mapping(evidence.get("gauges")).items():
+    def _gauges(self, gauges: Mapping[str, Any], key: tuple[int, int]) -> Iterable[str]:
+        for name, value in gauges.items():
             before, after = _pair(value) if isinstance(value, list) else (value, None)
             if not _storable(before) or (after is not None and not _storable(after)):
                 yield f"{name} {str(value)[:40]}"
