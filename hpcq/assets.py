@@ -1,4 +1,4 @@
-"""Where templates, Snakefile, schema, kernel sources and example campaigns are.
+"""Where templates, Snakefile, schema, kernel sources and example campaigns are; the user's name and home folder.
 
 Hides the one difference between a checkout and an installed wheel:
 
@@ -8,6 +8,7 @@ Hides the one difference between a checkout and an installed wheel:
 
 from __future__ import annotations
 
+import pwd
 from functools import cache
 from pathlib import Path
 
@@ -70,3 +71,11 @@ def home() -> Path:
         return Path.home()
     except RuntimeError:
         return Path("/HOME-is-not-set")
+
+
+def user_name(number: int) -> str:
+    """The name of a user, or `uid-4711` where this machine has none for it, as in containers."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid-{number}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import socket
 import threading
 import time
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hpcq.assets import user_name
 from hpcq.errors import HeldError, StoreError
 
 BEAT_S = 1.0
@@ -153,14 +153,6 @@ def _owner(lock: Path) -> str:
     except OSError:
         return "another user"
     return user_name(number)
-
-
-def user_name(number: int) -> str:
-    """The name of a user, or `uid 4711` where this machine has none for it, as in containers."""
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"uid {number}"
 
 
 def _touched_ns(lock: Path) -> int:

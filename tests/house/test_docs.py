@@ -182,6 +182,20 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    for file, test in re.findall(r"`(test_\w+\.py)::(test_\w+)`", page.read_text("utf-8")):
+        found = [path for path in (REPOSITORY / "tests").rglob(file) if re.search(rf"def {test}\(", path.read_text("utf-8"))]
+        assert found, f"{page.name}: {file}::{test}: there is no such test"
+
+
+@pytest.mark.promise("Each row of the table of threats names the tests that keep its promise.")
+def test_every_row_of_the_table_of_threats_has_a_test() -> None:
+    rows = [line for line in (REPOSITORY / "SECURITY.md").read_text("utf-8").splitlines() if line.startswith("| **")]
+    assert len(rows) >= 10
+    assert [row for row in rows if "`test_" not in row.rpartition(" | ")[2]] == []
+
+
 def test_every_page_is_named_in_the_readme() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     for page in sorted({*(REPOSITORY / "docs").glob("*.md")} - {REPOSITORY / "docs/promises.md"}):

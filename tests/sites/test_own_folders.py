@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hpcq import assets
-from hpcq.cli.keep import annotations
+from hpcq.cli.keep.annotations import _person
 from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.cluster import read_cluster
@@ -271,7 +271,7 @@ def test_a_lock_that_another_user_left_in_a_sticky_folder_is_named(scratch: Path
     assert link.lstat().st_uid == STRANGER
     as_user = ("setpriv", "--clear-groups", f"--reuid={VICTIM}", f"--regid={VICTIM}")
     done = subprocess.run([*as_user, *words], check=False, cwd=REPOSITORY, timeout=30, capture_output=True, text=True)
-    assert f"has ended, and of uid {STRANGER}: cannot be removed: Operation not permitted" in done.stderr
+    assert f"has ended, and of uid-{STRANGER}: cannot be removed: Operation not permitted" in done.stderr
     subprocess.run(words, check=True, cwd=REPOSITORY, timeout=30)  # root may
     link.unlink()
 
@@ -291,7 +291,7 @@ def test_notes_of_a_user_without_a_name_have_his_number(monkeypatch: pytest.Monk
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: VICTIM)
-    assert annotations._person() == f"uid {VICTIM}"
+    assert _person() == f"uid-{VICTIM}"
 
 
 def _add(database: Path, uid: int, *groups: int) -> subprocess.CompletedProcess[str]:
@@ -328,3 +328,17 @@ def test_a_database_is_its_users_or_its_groups(place: Path) -> None:
             f"of-{VICTIM}",
             f"of-{STRANGER}",
         ]
+
+
+@needs_root
+@pytest.mark.promise("Two users with one cluster file have a folder each below a shared base, by `{user}` in work_directory.")
+@pytest.mark.usefixtures("sources")
+def test_two_operators_share_a_cluster_file(scratch: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place / "tiny.yaml"
+    path.write_text(f"name: tiny\nscheduler: local\nnodes: [a, b]\nwork_directory: {scratch}/{{user}}\n")
+    for uid in (VICTIM, STRANGER):
+        monkeypatch.setattr(os, "getuid", lambda uid=uid: uid)
+        cluster = read_cluster(path)
+        assert cluster.work_directory == f"{scratch}/uid-{uid}"
+        built = build.build_kernels(cluster, As(uid), f"{cluster.work_directory}/hpcq/run-1/tiny", {"hpcq-net"})
+        assert Path(built["root"]).stat().st_uid == uid

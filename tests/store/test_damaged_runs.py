@@ -152,7 +152,8 @@ def test_a_swollen_line_costs_the_others_nothing(builder: RunBuilder, database: 
 
 def test_the_most_buckets_are_those_of_the_c_program() -> None:
     header = (REPOSITORY / "kernels/c/base/histogram.h").read_text("utf-8")
-    octave, value = (int(re.search(rf"HISTOGRAM_{one}_BITS = (\d+)", header)[1]) for one in ("OCTAVE", "VALUE"))
+    bits = dict(re.findall(r"HISTOGRAM_(OCTAVE|VALUE)_BITS = (\d+)", header))
+    octave, value = int(bits["OCTAVE"]), int(bits["VALUE"])
     assert (value - octave + 1) << octave == rows._BUCKETS_MAX
 
 

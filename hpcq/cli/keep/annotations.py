@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
+from hpcq.assets import user_name
 from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
 from hpcq.cli.output import Column, print_rows
 from hpcq.errors import Exit, UserError
-from hpcq.writer_lock import user_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: A campaign refers to a baseline as `baseline:NAME`.

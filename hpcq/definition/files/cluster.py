@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from hpcq import assets
 from hpcq.definition.checking import (
     BudgetSection,
     Document,
@@ -155,7 +157,7 @@ def _interface(value: str) -> str:
 def _folder(value: str) -> str:
     if not value.startswith("/"):
         raise refuse(f"{shown(value)}: must be a folder on the cluster written out from / on")
-    return value
+    return value.replace("{user}", assets.user_name(os.getuid()))
 
 
 def _config(value: str) -> str:
@@ -278,7 +280,8 @@ class _ClusterFile(Section):
     )
     work_directory: Annotated[Line, AfterValidator(_folder)] | None = Field(
         default=None,
-        description="Folder on the cluster that all its nodes see. Default with connection local: the run's own folder.",
+        description="Folder on the cluster that all its nodes see; {user} is your name."
+        " Default with connection local: the run's own folder.",
     )
     trusted_users: list[Word] = Field(
         default=[],
