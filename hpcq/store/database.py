@@ -161,6 +161,18 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
+def reading_any(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that cannot change a row, to a database of any state of hpcq, also one that `reading` refuses."""
+    if not path.is_file() or path.stat().st_size == 0:
+        raise StoreError(f"{path}: there is no database", "--db names another")
+    with _explained(path, None), closing(_connect_reader(path)) as database:
+        if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StoreError(f"{path}: is a database, but not one of hpcq's", "name another file with --db")
+        database.execute("PRAGMA query_only = ON")
+        yield database
+
+
+@contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
     """Run the block in one transaction.
 
@@ -278,7 +290,8 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
 def _of_an_earlier_state(path: Path, table: str) -> StoreError:
     return StoreError(
         f"{path}: its table {table} is not the one that this hpcq writes: a state of hpcq before its first release made it",
-        f"load the run folders into a new one: hpcq db load RUN --db NEW; {path} stays as it is",
+        f"load the run folders into a new one: hpcq db load RUN --db NEW; {path} stays as it is. What people wrote comes"
+        f" along with `hpcq db export-notes notes.json --db {path}` and `hpcq db import-notes notes.json --db NEW`",
     )
 
 

@@ -194,6 +194,7 @@ def test_a_name_that_the_run_has_not_is_refused(whole: Path, capsys: pytest.Capt
         "export --format grafana --to",
         "health write",
         "plot curve -o",
+        "db export-notes",
     ],
 )
 def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -284,3 +284,57 @@ def test_two_sites_keep_their_baselines_of_one_name(tmp_path: Path, capsys: pyte
         ("alpha", 1, runs[0]),
         ("beta", 1, runs[1]),
     ]
+
+
+_WRITTEN = ("v_events", "v_retractions", "v_baselines", "v_changes", "v_groups", "v_acceptances", "change_state")
+
+
+@pytest.mark.promise("What people wrote and decided is saved from a database of any state, and a new one takes it back once.")
+def test_notes_survive_a_new_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = History(tmp_path)
+    nights = [made.night(day, levels={"n2": 0.7 if day >= -8 else 1.0}) for day in range(-20, 0)]
+    old, new, file = made.database, tmp_path / "new.db", tmp_path / "notes.json"
+
+    def say(*words: str, expect: int = 0) -> str:
+        assert run(list(words)) == expect, capsys.readouterr().err
+        return capsys.readouterr().err
+
+    of_old = ("--db", str(old))
+    say("regressions", "--record", *of_old, expect=3)
+    [number, *_] = rows_of(old, "SELECT change_id FROM change ORDER BY change_id")
+    say("changes", "set", "expected", str(number), "--why", "a new switch", *of_old)
+    [result, *_] = rows_of(old, "SELECT result_id FROM v_results WHERE outcome = 'measured' ORDER BY started_utc")
+    say("retract", str(result), "--why", "a cable was out", *of_old)
+    say("baseline", "set", "good", nights[0], "--why", "all was well", *of_old)
+    say("annotate", "node", "alpha/n2", "new cable", *of_old)
+    say("annotate", "run", nights[3], "by hand", *of_old)
+    say("annotate", "result", str(result), "odd", *of_old)
+    (tmp_path / "groups.csv").write_text("n1,leaf1\nn2,leaf2\n")
+    say("db", "groups", str(tmp_path / "groups.csv"), "--cluster", "alpha", *of_old)
+
+    with closing(sqlite3.connect(old)) as database:  # a state that this hpcq does not read
+        database.execute("ALTER TABLE cluster ADD COLUMN colour TEXT")
+        database.commit()
+    assert "hpcq db export-notes" in say("runs", *of_old, expect=1)
+    said = say("db", "export-notes", str(file), *of_old)
+    assert "3 of event" in said
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    of_new = ("--db", str(new))
+    assert "no result run=" in say("db", "import-notes", str(file), *of_new, expect=4), "nothing is loaded yet"
+    for name in nights:
+        say("db", "load", str(made.runs / name), *of_new)
+    say("db", "import-notes", str(file), *of_new)
+    said = say("db", "import-notes", str(file), *of_new)
+    assert said.startswith("0 new, ")
+    assert ", 0 left out" in said
+    keys = {"event_id", "change_id", "baseline_id", "series_id", "result_id", "acceptance_id"}
+    for view in _WRITTEN:
+        with closing(sqlite3.connect(old)) as one, closing(sqlite3.connect(new)) as other:
+            both = []
+            for database in (one, other):
+                database.row_factory = sqlite3.Row
+                rows = database.execute(f"SELECT * FROM {view}").fetchall()
+                both.append(sorted(str({name: row[name] for name in row.keys() if name not in keys}) for row in rows))  # noqa: SIM118
+        assert both[0] == both[1], view
+        assert both[0] or view == "v_acceptances", view

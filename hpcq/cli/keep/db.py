@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, database_option, json_option, runs_option
-from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.output import Column, check_target, print_json, print_rows
 from hpcq.cli.read.results import RUN_COLUMNS
 from hpcq.errors import Exit, UserError
 
@@ -138,6 +139,57 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
         results = one.rows.get("result", 0)
         click.echo(f"{name}: {one.new_count} runs new with {results} results, {one.known_count} were there already", err=True)
     return Exit.OK
+
+
+@db.command("export-notes")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@database_option
+def export_notes(file: Path, database: Path) -> int:
+    """Save what people wrote and decided to FILE, from a database of any version.
+
+    These are notes, events, baselines, retractions, decisions about changes, groups of nodes and verdicts of acceptances.
+    They are in no run folder.
+
+    \b
+    Example: hpcq db export-notes notes.json
+    """
+    from hpcq.run_folder.paths import write_text
+    from hpcq.store.keep.notes import export_notes as exported
+
+    check_target(file, "FILE")
+    content = exported(database)
+    write_text(file, json.dumps(content, indent=1) + "\n", mode=0o600)
+    counts = [f"{len(rows)} of {name}" for name, rows in content.items() if isinstance(rows, list) and rows]
+    click.echo(f"{file}: {', '.join(counts) or 'there are no notes'}", err=True)
+    return Exit.OK
+
+
+@db.command("import-notes")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@database_option
+@json_option
+def import_notes(file: Path, database: Path, as_json: bool) -> int:
+    """Add what `hpcq db export-notes` saved. Exit code 4 if the database lacks what some of it is about.
+
+    Load the run folders first. hpcq adds nothing twice, so you may repeat it.
+
+    \b
+    Example: hpcq db export-notes notes.json && hpcq db import-notes notes.json
+    """
+    from hpcq.store.keep.notes import import_notes as brought
+
+    try:
+        content = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not JSON: {error}", "`hpcq db export-notes` writes such a file") from error
+    found = brought(database, content if isinstance(content, dict) else {})
+    if as_json:
+        print_json(asdict(found))
+    else:
+        for words in found.left_out:
+            click.echo(f"left out: {words}", err=True)
+        click.echo(f"{found.new_count} new, {found.known_count} were there already, {len(found.left_out)} left out", err=True)
+    return Exit.INCOMPLETE if found.left_out else Exit.OK
 
 
 @db.command()
