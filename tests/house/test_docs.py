@@ -60,6 +60,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     nodes = [f"n{number}" for number in range(1, 9)]
     trips = [f"2026-11-{day:02d},{node},n1,{20_000 + 7 * (day % 5)}" for day in range(1, 21) for node in nodes[1:3]]
     (made.folder / "round_trips.csv").write_text("\n".join(["date,node,partner,round_trip_p50_ns", *trips]) + "\n")
+    (made.folder / "old_notes.json").write_text('{"format": 1}\n')
     shutil.copyfile(REPOSITORY / "tests/described/samples/iperf3_tcp/3.12.json", made.folder / "iperf3.json")
     shutil.copytree(REPOSITORY / "docs/nuttcp", made.folder / "docs/nuttcp")
     rows = [

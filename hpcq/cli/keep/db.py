@@ -174,7 +174,7 @@ def import_notes(file: Path, database: Path, as_json: bool) -> int:
     Load the run folders first. hpcq adds nothing twice, so you may repeat it.
 
     \b
-    Example: hpcq db export-notes notes.json && hpcq db import-notes notes.json
+    Example: hpcq db import-notes old_notes.json
     """
     from hpcq.store.keep.notes import import_notes as brought
 
