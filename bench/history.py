@@ -30,7 +30,7 @@ from hpcq.analysis.changed import searched
 from hpcq.kernels import Better
 from hpcq.store.database import Connection, reading, transaction, writing
 from hpcq.store.history import find_series, metrics_of, timeline
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Window
 from hpcq.verdict.levels import Sides, judge_search
 
 PAIRS = 500

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, claim, finish, parser
 from hpcq.definition.find import LAB_FOLDER
-from hpcq.store.query import size_text
+from hpcq.kernels import size_text
 
 CAMPAIGN = Path(__file__).resolve().parents[1] / "campaigns" / "lab-streams.yaml"
 #: Payload rate of a line of 400 Mbit/s with frames of 1,500 bytes.

@@ -22,6 +22,7 @@ from typing import Any
 
 from hpcq import assets, units
 from hpcq.errors import HpcqError, UserError
+from hpcq.nodelist import natural
 
 # ----------------------------------------------------------------------------------------------------------------------
 # What a description of a foreign program says, checked: frozen data without YAML.
@@ -486,3 +487,63 @@ def _plain(number: float) -> str:
 
 def _written(value: object, number: float) -> str:
     return f"{_shown(value)} ({_plain(number)})" if isinstance(value, str) else _plain(number)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a test is: the columns that every row about one begins with, and the order in which people read such rows.
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTest:
+    """A kernel and size on a cluster. message_bytes: None for a test without a size.
+
+    What else its parameters say stands in a row's `variant` or `parameters`.
+    """
+
+    cluster: str
+    kernel: str
+    message_bytes: int | None
+
+    @property
+    def size_text(self) -> str:
+        """Its size for people; empty if the test has none."""
+        return size_text(self.message_bytes)
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts rows as people read them."""
+        return self.cluster, self.kernel, self.message_bytes or 0
+
+
+@dataclass(frozen=True, slots=True)
+class PairTest(KernelTest):
+    """The same between two nodes over one network; server: a set of nodes where more than two ran it together.
+
+    network: the interface under test; two of them are two measurements.
+    """
+
+    client: str
+    server: str
+    network: str
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts rows as people read them: n2 before n10."""
+        return self.cluster, self.kernel, natural(self.client), natural(self.server), self.message_bytes or 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricOfTest:
+    """One metric of a test between two nodes, by all parameters of the test."""
+
+    cluster: str
+    client: str
+    server: str
+    kernel: str
+    parameters: Mapping[str, Any]
+    metric: str
+
+
+def size_text(message_bytes: int | None) -> str:
+    """A message size for people; empty if the test has none."""
+    return "" if message_bytes is None else units.human(message_bytes, "bytes")

@@ -17,7 +17,7 @@ from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
 from hpcq.store.ledger import leaves_of
 from hpcq.store.read.evidence_queries import flaws_in
-from hpcq.store.time_windows import run_id_of
+from hpcq.store.selection import run_id_of
 from hpcq.units import count_of, unit_of
 from hpcq.verdict.acceptance.culprits import find_culprits
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcq.store.database import Connection
-from hpcq.store.history import COUNTS, Metric, within
-from hpcq.store.time_windows import Window
+from hpcq.store.history import COUNTS, Metric
+from hpcq.store.selection import Window, within
 
 Floats = NDArray[np.float64]
 _ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("mark", "i1")])

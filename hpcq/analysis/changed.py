@@ -24,7 +24,7 @@ from hpcq.statistics import JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Window
 from hpcq.verdict.causes import rank, symptoms
 from hpcq.verdict.levels import JUDGED_POINTS_MIN, LASTING_COUNT, Level, Sides, judge_boundary, judge_search
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcq.kernels import size_text
 from hpcq.store.database import Connection
-from hpcq.store.query import median, network_text, size_text, variant_names
+from hpcq.store.query import median, network_text, variant_names
 
 #: Kernels whose main metric is a round trip.
 _TRIPS = ("tcp_pingpong", "udp_pingpong")

@@ -19,7 +19,8 @@ from hpcq.gate_kinds.link import KIND as LINK
 from hpcq.kernels import size_option
 from hpcq.store import query
 from hpcq.store.database import Connection
-from hpcq.store.query import Selection, Summary, median
+from hpcq.store.query import Summary, median
+from hpcq.store.selection import Selection
 from hpcq.verdict import GateVerdict
 
 #: Earlier runs of the campaign that say what is usual.

@@ -18,6 +18,7 @@ from hpcq.verdict import GateVerdict, Verdict, judge_gates
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
+    from hpcq.store.selection import Selection
 
 _Made = TypeVar("_Made")
 #: The word for a run where everything is there and nothing judges it.
@@ -31,6 +32,30 @@ def judge_run(connection: Connection, run: str) -> list[GateVerdict]:
         return []
     references = References(connection, run)
     return judge_gates(gates, references.measured({gate.metric for gate in gates}), references.of)
+
+
+def judge_selected(connection: Connection, selection: Selection) -> tuple[tuple[GateVerdict, ...], str]:
+    """The verdicts on the selected tests of one run, and why its gates could not be judged; empty if they were.
+
+    Gates belong to one run: a selection of several has none.
+    """
+    from hpcq.store.query import tests_of
+    from hpcq.store.selection import Selection
+
+    if selection.run is None:
+        return (), ""
+    try:
+        verdicts = judge_run(connection, selection.run)
+    except UserError as error:
+        return (), error.message
+    if not verdicts or selection == Selection(run=selection.run, metric=selection.metric):
+        return tuple(verdicts), ""
+    tests = tests_of(connection, selection)
+    told = (
+        (one, (*(getattr(one.series, name) for name in ("cluster", "client", "server", "kernel")), dict(one.series.parameters)))
+        for one in verdicts
+    )
+    return tuple(one for one, (*names, parameters) in told if parameters in tests.get(tuple(names), ())), ""
 
 
 def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:

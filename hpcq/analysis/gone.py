@@ -19,7 +19,7 @@ from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS, Metric, SeriesRow
 from hpcq.store.query import median
-from hpcq.store.time_windows import AT_UTC, RESULTS, Window
+from hpcq.store.selection import AT_UTC, RESULTS, Window
 from hpcq.verdict.levels import GONE, Level
 
 

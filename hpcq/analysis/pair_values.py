@@ -14,8 +14,9 @@ from statistics import median
 from typing import Any
 
 from hpcq.errors import UserError
+from hpcq.kernels import size_text
 from hpcq.store.database import Connection
-from hpcq.store.query import size_text, variant_names
+from hpcq.store.query import variant_names
 
 #: The rule that says that a CPU was in a deep idle state while it measured a round trip.
 SLEEP_RULE = "deep_sleep"

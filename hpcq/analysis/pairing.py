@@ -20,7 +20,7 @@ from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Window
 from hpcq.verdict.levels import Level, Sides, judge_boundary
 
 Facts = Sequence[tuple[str, str]]

@@ -14,7 +14,7 @@ from hpcq.analysis.bulk_points import Floats, SeriesPoints, tracks, tracks_by_wi
 from hpcq.statistics import JobScatter, job_scatters, pooled_scatter
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Window
 
 _Test = tuple[str, str, str]
 

@@ -21,7 +21,7 @@ from statistics import median
 
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
-from hpcq.store.time_windows import AT_UTC, RESULTS, Window, within
+from hpcq.store.selection import AT_UTC, RESULTS, Window, counted_within
 from hpcq.units import count_of
 
 #: Result reasons that only say that the measurement may still come.
@@ -261,13 +261,13 @@ class Lost:
 
 def planned_in(database: Connection, window: Window) -> set[int]:
     """The series_id of every series with a planned result in this stretch: measured, failed or never run."""
-    condition, bound = within(window)
+    condition, bound = counted_within(window)
     return {int(row[0]) for row in database.execute(f"SELECT DISTINCT x.series_id {RESULTS} WHERE {condition}", bound)}
 
 
 def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
     """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value."""
-    condition, bound = within(window)
+    condition, bound = counted_within(window)
     rows = database.execute(
         f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {AT_UTC} AS at_utc {RESULTS}"
         f" WHERE {condition} AND x.outcome <> 'not_measured' AND x.series_id IN (SELECT f.series_id FROM result f"

@@ -18,7 +18,7 @@ from hpcq.judge.judging import judge
 from hpcq.store.database import Connection
 from hpcq.store.history import metrics_of
 from hpcq.store.read.judged_values import job_values
-from hpcq.store.time_windows import Window, moment, window
+from hpcq.store.selection import Window, moment, window
 
 #: Sorts after every continuation of a time.
 _BEHIND = "~"

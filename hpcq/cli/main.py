@@ -82,10 +82,10 @@ def _names(asked: Any, context: click.Context) -> list[str] | None:
 def _runs(database: Path) -> list[str]:
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs
-    from hpcq.store.time_windows import Window
+    from hpcq.store.selection import Selection
 
     with reading(database) as connection:
-        return ["latest", *dict.fromkeys(one["run"] for one in runs(connection, None, Window("all time"), _RUNS_SHOWN))]
+        return ["latest", *dict.fromkeys(one["run"] for one in runs(connection, None, Selection(), _RUNS_SHOWN))]
 
 
 def _known(what: str) -> Callable[[Path], list[str]]:

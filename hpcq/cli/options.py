@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +15,8 @@ from hpcq.errors import UserError
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
     from hpcq.store.history import Metric, SeriesRow
-    from hpcq.store.query import ResultRow, Selection
-    from hpcq.store.time_windows import Window
+    from hpcq.store.query import ResultRow
+    from hpcq.store.selection import Selection, Window
 
 
 class _Number(click.IntRange):
@@ -141,78 +140,112 @@ def stretch(connection: Connection, since: str | None) -> Window:
     """The stretch of time that --since names. A day or month is where it begins; nothing given is all time."""
     from dataclasses import replace
 
-    from hpcq.store.time_windows import Window, window
+    from hpcq.store.selection import ALL_TIME, window
 
     if since is None:
-        return Window("all time")
+        return ALL_TIME
     found = window(connection, since)
     return replace(found, until_utc=None) if ".." not in found.text and found.run_ids is None else found
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Options that select series, the same for every verb that reads the history.
-
-_NAMES = ("kernel", "cluster", "client", "server", "node", "group", "network")
+# Options that select results, the same for every verb that reads or judges. --since stands beside them: `since_option`.
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The selection: the series, the metric of each kernel, and facts that results must have had."""
-
-    rows: list[SeriesRow]
-    metrics: dict[str, Metric]
-    facts: tuple[tuple[str, str], ...]
+_NAMES = ("kernel", "cluster", "client", "server", "node", "group", "network", "metric")
+#: Names of their parameters.
+FILTERS = frozenset({*_NAMES, "where", "fact"})
+_OPTIONS = {
+    "kernel": click.option("--kernel", help="Only this kernel."),
+    "cluster": click.option("--cluster", help="Only this cluster, or link: alpha+beta."),
+    "client": click.option("--client", help="Only pairs with this node as client."),
+    "server": click.option("--server", help="Only pairs with this node as server."),
+    "node": click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set."),
+    "group": click.option("--group", help="Only tests that a node of this leaf, rack or other group took part in."),
+    "network": click.option(
+        "--network", help="Only over this network: its name in the cluster's file, or its interface, like ib0."
+    ),
+    "where": click.option(
+        "--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."
+    ),
+    "fact": click.option(
+        "--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact at that time."
+    ),
+    "metric": click.option("--metric", help="This metric instead of each kernel's main one."),
+}
 
 
 def filter_options(function: _Function) -> _Function:
-    """Add options and pass them as `filters`.
-
-    --kernel, --cluster, --client, --server, --node, --group, --network, --where, --fact, --metric.
-    """
-    options = (
-        click.option("--kernel", help="Only this kernel."),
-        click.option("--cluster", help="Only this cluster."),
-        click.option("--client", help="Only pairs with this node as client."),
-        click.option("--server", help="Only pairs with this node as server."),
-        click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set."),
-        click.option("--group", help="Only tests that a node of this leaf, rack or other group took part in."),
-        click.option("--network", help="Only over this network: its name in the cluster's file, or its interface, like ib0."),
-        click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
-        click.option(
-            "--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact at that time."
-        ),
-        click.option("--metric", help="This metric instead of each kernel's main one."),
-    )
-    wrapped = _gathering(function)
-    for option in reversed(options):
-        wrapped = option(wrapped)
-    return wrapped
+    """Add the options and pass them as `wanted`, a Selection."""
+    return filters_without()(function)
 
 
-def _gathering(function: _Function) -> _Function:
+def filters_without(*left_out: str) -> Callable[[_Function], _Function]:
+    """The same for a verb to which some say nothing, or that has them with words of its own."""
+
+    def decorated(function: _Function) -> _Function:
+        wrapped = _gathering(function, [name for name in _OPTIONS if name not in left_out])
+        for name in reversed(_OPTIONS):
+            if name not in left_out:
+                wrapped = _OPTIONS[name](wrapped)
+        return wrapped
+
+    return decorated
+
+
+def _gathering(function: _Function, names: Sequence[str]) -> _Function:
     import functools
 
     @functools.wraps(function)
     def gathered(**given: Any) -> Any:
-        filters = {name: given.pop(name) for name in (*_NAMES, "where", "fact", "metric")}
-        return function(filters=filters, **given)
+        from hpcq.store.selection import Selection
+
+        filters = {name: given.pop(name) for name in names}
+        where, facts = (_assignments(filters.pop(name, ()), f"--{name}") for name in ("where", "fact"))
+        return function(wanted=Selection(**filters, where=where, facts=facts), **given)
 
     return gathered  # type: ignore[return-value]
 
 
-def chosen(connection: Connection, filters: dict[str, Any]) -> Chosen:
-    """Look up what the options select. Raises UserError for unknown names."""
-    from hpcq.store.history import Filter, check_facts, check_names, metrics_of, select
+def chosen(connection: Connection, wanted: Selection) -> tuple[list[SeriesRow], dict[str, Metric]]:
+    """The series that the options select, and the metric of each kernel. Raises UserError for unknown names."""
+    from hpcq.store.history import metrics_of, select
+    from hpcq.store.selection import Selection, check_selection
 
-    where, facts = (_assignments(filters[name], f"--{name}") for name in ("where", "fact"))
-    check_facts(connection, facts)
-    wanted = Filter(**{name: filters[name] for name in _NAMES}, where=where, facts=facts)
-    check_names(connection, wanted)
-    metrics = metrics_of(connection, filters["metric"])
+    check_selection(connection, wanted)
+    metrics = metrics_of(connection, wanted.metric)
     rows = [row for row in select(connection, wanted) if row.kernel in metrics]
-    if not rows and any(filters.values()):
+    if not rows and wanted != Selection():
         raise UserError("no series fits", "hpcq history without options lists them all")
-    return Chosen(rows, metrics, facts)
+    return rows, metrics
+
+
+def chosen_results(connection: Connection, wanted: Selection, whole: Selection) -> Selection:
+    """The same for results, of a run or a stretch of time (`whole`). Raises UserError for names that none of them has."""
+    from dataclasses import replace
+
+    from hpcq.kernels import unknown_name
+    from hpcq.nodelist import natural, nodes_of
+    from hpcq.store.query import places
+    from hpcq.store.selection import Selection, check_selection
+
+    check_metric(wanted.metric, wanted.kernel)
+    selection = replace(wanted, run=whole.run, window=whole.window)
+    if wanted == Selection(metric=wanted.metric):
+        return selection
+    here = places(connection, whole)
+    for what in ("kernel", "cluster", "client", "server", "node"):
+        name = getattr(wanted, what)
+        ends = (nodes_of(one.client, one.server) for one in here)
+        found = {each for pair in ends for each in pair} if what == "node" else {str(getattr(one, what)) for one in here}
+        if name is not None and name not in found:
+            known = sorted(found, key=natural)
+            message, hint = unknown_name(f"{what} of {'this run' if whole.run else 'any run in this stretch'}", name, known)
+            raise UserError(f"--{what}: {message}", hint)
+    check_selection(connection, replace(wanted, kernel=None, cluster=None, client=None, server=None, node=None))
+    if not places(connection, selection):
+        raise UserError("no result fits all of these options", "leave out one of them")
+    return selection
 
 
 def _assignments(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:

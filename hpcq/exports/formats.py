@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,14 @@ from xml.etree import ElementTree as ET
 
 from hpcq import units
 from hpcq.errors import HpcqError, UserError
-from hpcq.nodelist import natural, takes_part
+from hpcq.nodelist import natural
 from hpcq.units import parse_utc
 from hpcq.verdict.record import Thing, VerdictRecord
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
-    from hpcq.store.query import ResultRow, RunRow, Selection, Summary
+    from hpcq.store.query import ResultRow, RunRow, Summary
+    from hpcq.store.selection import Selection
     from hpcq.verdict import GateVerdict
 
 
@@ -89,25 +90,20 @@ class Exported:
 
 def collect(database: Connection, selection: Selection) -> Exported:
     """Read a run's summaries (main metrics), what is missing, its gates and its findings."""
-    from hpcq.analysis.gates import judge_run
+    from hpcq.analysis.gates import judge_selected
     from hpcq.store import query
-    from hpcq.store.query import named_networks
+    from hpcq.store.query import finding_rows, named_networks
 
     assert selection.run is not None  # noqa: S101 - the caller names one
-    gates: Sequence[GateVerdict] = ()
-    unread = ""
-    try:
-        gates = judge_run(database, selection.run)
-    except UserError as error:
-        unread = error.message
+    gates, unread = judge_selected(database, selection)
     return Exported(
         run=selection.run,
         clusters=tuple(query.runs(database, selection.run)),
-        summaries=tuple(query.summaries(database, selection)),
+        summaries=tuple(query.summaries(database, selection, metric=selection.metric)),
         missing=tuple(query.not_measured(database, selection)),
-        gates=tuple(one for one in gates if _selected(one, selection)),
+        gates=gates,
         gates_unread=unread,
-        findings=tuple(_findings(database, selection.run)),
+        findings=tuple(finding_rows(database, selection)),
         networks=named_networks(database),
     )
 
@@ -118,21 +114,6 @@ def rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]
 
     for row in metric_rows(database, selection):
         yield {name: row[name] for name in COLUMNS}
-
-
-def _selected(one: GateVerdict, selection: Selection) -> bool:
-    series = one.series
-    return (
-        selection.kernel in {None, series.kernel}
-        and selection.cluster in {None, series.cluster}
-        and (selection.node is None or takes_part(selection.node, series.client, series.server))
-    )
-
-
-def _findings(database: Connection, run: str) -> Iterator[dict[str, Any]]:
-    from hpcq.store.query import finding_rows
-
-    yield from finding_rows(database, run)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

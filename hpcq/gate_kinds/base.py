@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from hpcq.kernels import MetricOfTest
+
 _Made = TypeVar("_Made")
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSeries:
+class MeasuredSeries(MetricOfTest):
     """All valid values of one metric of one test between two nodes, in the metric's own unit.
 
     result_id: the last result measured among them, 0 if there is none. lost_reason: why a test that ran never gave a valid
@@ -20,12 +22,6 @@ class MeasuredSeries:
     no others, they are all kept (disturbed).
     """
 
-    cluster: str
-    client: str
-    server: str
-    kernel: str
-    parameters: Mapping[str, Any]
-    metric: str
     values: tuple[float, ...]
     series_id: int = 0
     result_id: int = 0

@@ -17,9 +17,10 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import HpcqError
+from hpcq.kernels import size_text
 from hpcq.reports.plots import Matrix, band_of, drawn_values, kernel_title, metric_title
 from hpcq.store.history import Metric, Point, SeriesRow
-from hpcq.store.query import Summary, median, size_text
+from hpcq.store.query import Summary, median
 
 FORMATS = ("svg", "png", "pdf")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#4d5a66")

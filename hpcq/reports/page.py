@@ -20,7 +20,7 @@ from hpcq.analysis.expected import Around, around, test_of
 from hpcq.analysis.gates import judge_run
 from hpcq.definition.described import know_texts
 from hpcq.errors import UserError
-from hpcq.kernels import Kernel, Peer, kernels
+from hpcq.kernels import Kernel, Peer, kernels, size_text
 from hpcq.reports.links import Links
 from hpcq.reports.plots import (
     ALSO_PLOTTED,
@@ -55,7 +55,6 @@ from hpcq.store.query import (
     AttemptRow,
     ResultRow,
     RunRow,
-    Selection,
     Summary,
     disturbed_count,
     lost_tries,
@@ -63,10 +62,10 @@ from hpcq.store.query import (
     network_texts,
     node_groups,
     pairs_of_run,
-    size_text,
 )
 from hpcq.store.read.evidence_queries import finding_groups
 from hpcq.store.read.grouped import Distribution, PeerValue, distributions, peer_values
+from hpcq.store.selection import Selection, find_run
 from hpcq.verdict import GateVerdict, Verdict
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -367,7 +366,7 @@ def write_report(database: Path, run_id: str, path: Path, *, links: Links | None
     from hpcq.render import render
 
     with reading(database) as connection, _uncollected():
-        context = {**_context(connection, query.find_run(connection, run_id)), "site": links}
+        context = {**_context(connection, find_run(connection, run_id)), "site": links}
         write_text(path, render("report.html.j2", context))
     return path
 

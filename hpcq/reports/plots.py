@@ -15,9 +15,10 @@ from typing import TypeVar
 from hpcq import nodelist, units
 from hpcq.analysis.change import Explained
 from hpcq.analysis.expected import Around, Expected, Test, test_of
+from hpcq.kernels import size_text
 from hpcq.nodelist import natural
 from hpcq.store.history import Metric, Point, SeriesRow
-from hpcq.store.query import Summary, median, size_text
+from hpcq.store.query import Summary, median
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Names of kernels and metrics for titles: `tcp_stream` is "TCP stream", `round_trip_p50_ns` is "round trip p50".

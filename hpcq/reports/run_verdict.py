@@ -25,7 +25,7 @@ from hpcq.nodelist import natural
 from hpcq.reports.plots import percent
 from hpcq.store.database import Connection
 from hpcq.store.query import RunRow, repeated_series
-from hpcq.store.time_windows import Window, run_ids
+from hpcq.store.selection import Selection, Window, run_ids
 from hpcq.verdict import GateVerdict, Verdict
 from hpcq.verdict.record import Thing
 from hpcq.verdict.words import Tally
@@ -116,7 +116,7 @@ class _History:
     def __init__(self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome]) -> None:
         from hpcq.analysis.gone import gone_since
         from hpcq.analysis.recorded import known_states
-        from hpcq.store.history import Filter, metrics_of, select
+        from hpcq.store.history import metrics_of, select
         from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
         began = units.parse_utc(run.created_utc)
@@ -124,7 +124,7 @@ class _History:
         # The others have no history to compare with, and a value now: a survey has a hundred thousand of them.
         known = repeated_series(database, run.run, JUDGED_POINTS_MIN)
         known |= {one.series_id for one in outcomes if one.measured_count == 0}
-        self.rows = select(database, Filter(), known)
+        self.rows = select(database, Selection(), known)
         self.metrics = metrics_of(database, None)
         self.window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
         self.since_utc = _text(began - dt.timedelta(days=_CHANGED_DAYS))

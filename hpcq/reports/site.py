@@ -20,15 +20,15 @@ from hpcq.errors import UserError
 from hpcq.render import render
 from hpcq.reports.links import links_of, page_path
 from hpcq.reports.page import write_report
-from hpcq.reports.stretch import Judgement, StretchWish, change_name, write_change, write_stretch
+from hpcq.reports.stretch import Judgement, change_name, write_change, write_stretch
 from hpcq.run_folder.paths import read_json_or_none, write_json, write_text
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.history import Filter, select
+from hpcq.store.history import select
 from hpcq.store.query import RunRow
 from hpcq.store.read.nodes import NodeRow, node_rows
 from hpcq.store.read.stretches import declared_marks
-from hpcq.store.time_windows import Window, moment
+from hpcq.store.selection import Selection, Window, moment
 from hpcq.verdict.words import Tally, Verdict
 
 #: What pages of clusters, nodes and changes look back on.
@@ -94,9 +94,11 @@ def write_site(database: Path, folder: Path) -> SiteTold:
         clusters = [one for one in query.names(connection, "cluster") if query.nodes_of_cluster(connection, one)]
         standing = standings(connection, clusters, SINCE)
         window = Window(SINCE, moment(connection, SINCE))
-        tried = {(row.cluster, end) for row in select(connection, Filter()) for end in (row.client, row.server)}
+        tried = {(row.cluster, end) for row in select(connection, Selection()) for end in (row.client, row.server)}
         nodes = {  # of a node that was never tried there is nothing to say
-            cluster: [one for one in node_rows(connection, window, cluster) if (cluster, one.node) in tried]
+            cluster: [
+                one for one in node_rows(connection, Selection(cluster=cluster, window=window)) if (cluster, one.node) in tried
+            ]
             for cluster in clusters
         }
         declared = declared_marks(connection)
@@ -106,7 +108,7 @@ def write_site(database: Path, folder: Path) -> SiteTold:
     for cluster in clusters:
         path, here = page_path("cluster", cluster), tuple(one for one in standing if one.cluster == cluster)
         judged[cluster] = write_stretch(
-            database, StretchWish(SINCE, cluster), site.file(path), standing=here, links=links_of(path, site.nodes)
+            database, SINCE, Selection(cluster=cluster), site.file(path), standing=here, links=links_of(path, site.nodes)
         )
         _changes(database, site, judged[cluster].blocks)
         named = frozenset(change_name(one) for one in judged[cluster].blocks)
@@ -134,8 +136,9 @@ def _nodes(
         stands = standing.of_node(row.node) if standing is not None else ""
         if site.is_due(path, (row.last_measured_utc, row.verdict, stands, declared, sorted(changes))):
             here = (standing,) if standing is not None else ()
-            wish = StretchWish(SINCE, row.cluster, row.node)
-            write_stretch(database, wish, site.file(path), standing=here, links=links_of(path, site.nodes, changes))
+            wanted = Selection(cluster=row.cluster, node=row.node)
+            links = links_of(path, site.nodes, changes)
+            write_stretch(database, SINCE, wanted, site.file(path), standing=here, links=links)
 
 
 def _runs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from hpcq.reports.plots import Timeline, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import Filter, Metric, SeriesRow, check_names, metrics_of, select, timeline
+from hpcq.store.history import Metric, SeriesRow, metrics_of, select, timeline
 from hpcq.store.ledger import last_verdicts
-from hpcq.store.query import Selection, check_known, node_groups
+from hpcq.store.query import check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
 from hpcq.store.read.stretches import events_in, findings_in, runs_in
-from hpcq.store.time_windows import Window, moment, window
+from hpcq.store.selection import Selection, Window, check_selection, moment, window
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Tally, Verdict
 
@@ -38,15 +38,6 @@ _PICTURES = 12
 _MEMBERS = 24
 _REASONS = 6
 _BAD = (Verdict.FAILED, Verdict.DEGRADED)
-
-
-@dataclass(frozen=True, slots=True)
-class StretchWish:
-    """What a page is about. since: words for a stretch of time."""
-
-    since: str
-    cluster: str | None = None
-    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +74,15 @@ class Judgement:
 
 
 def write_stretch(
-    database: Path, wish: StretchWish, path: Path, *, standing: tuple[Standing, ...] | None = None, links: Links | None = None
+    database: Path,
+    since: str,
+    wanted: Selection,
+    path: Path,
+    *,
+    standing: tuple[Standing, ...] | None = None,
+    links: Links | None = None,
 ) -> Judgement:
-    """Write the page to `path` and return its verdict.
+    """Write the page of what is wanted to `path` and return its verdict. since: words for a stretch of time.
 
     standing: what the judge says of the clusters, if it was asked already. links: of a site, to its other pages.
 
@@ -94,7 +91,7 @@ def write_stretch(
     from hpcq.render import render
 
     with reading(database) as connection:
-        context, judgement = _context(connection, wish, standing)
+        context, judgement = _context(connection, since, wanted, standing)
     write_text(path, render("stretch.html.j2", {**context, "site": links, "change_name": change_name}))
     return judgement
 
@@ -123,22 +120,23 @@ def write_change(database: Path, block: Block, path: Path, *, links: Links) -> N
 
 
 def _context(
-    database: Connection, wish: StretchWish, standing: tuple[Standing, ...] | None
+    database: Connection, since: str, wanted: Selection, standing: tuple[Standing, ...] | None
 ) -> tuple[dict[str, Any], Judgement]:
-    check_known(database, cluster=wish.cluster)
-    cluster, node = wish.cluster, None
-    if wish.node is not None:
-        cluster, node, _ = find_node(database, wish.node if cluster is None else f"{cluster}/{wish.node.rpartition('/')[2]}")
-    from_utc, until_utc = _bounds(database, wish.since)
-    found = _judge(database, wish.since, cluster, node, standing)
-    chosen = Selection(cluster=cluster, node=node, from_utc=from_utc, until_utc=until_utc)
+    check_known(database, cluster=wanted.cluster)
+    if wanted.node is not None:
+        name = wanted.node if wanted.cluster is None else f"{wanted.cluster}/{wanted.node.rpartition('/')[2]}"
+        place = find_node(database, name)
+        wanted = replace(wanted, cluster=place[0], node=place[1])
+    cluster, node = wanted.cluster, wanted.node
+    from_utc, until_utc = _bounds(database, since)
+    found = _judge(database, since, wanted, standing)
+    chosen = replace(wanted, window=Window(since, from_utc, until_utc))
     counts = query.outcome_counts(database, chosen)
-    here = Window(wish.since, from_utc, until_utc)
-    levels = node_rows(database, here, cluster)
+    levels = node_rows(database, replace(chosen, node=None))
     where = "every cluster" if cluster is None else f"cluster {cluster}" if node is None else f"node {cluster}/{node}"
     verdict, reasons = _worst(found, counts), _reasons(found, counts)
     context = {
-        "title": f"{where[0].upper()}{where[1:]}, since {wish.since}",
+        "title": f"{where[0].upper()}{where[1:]}, since {since}",
         "from_utc": from_utc,
         "until_utc": until_utc,
         "made_utc": units.utc_now()[:16].replace("T", " ") + " UTC",
@@ -156,33 +154,31 @@ def _context(
         "unfit": found.unfit,
         "nodes": sorted(levels, key=lambda one: one.level_ratio or 0.0)[:_ROWS_MAX],
         "node": node,
-        "story": node_story(database, f"{cluster}/{node}", here) if node is not None else None,
-        "findings": findings_in(database, from_utc, until_utc, cluster, node),
+        "story": node_story(database, f"{cluster}/{node}", chosen) if node is not None else None,
+        "findings": findings_in(database, chosen),
         "events": events_in(database, from_utc, until_utc, cluster, node)[:_ROWS_MAX],
         "missing": folded_missing(query.not_measured(database, chosen)),
     }
     return context, Judgement(verdict, found.tally, tuple(reasons), tuple(found.causes), tuple(found.blocks))
 
 
-def _judge(
-    database: Connection, since: str, cluster: str | None, node: str | None, standing: tuple[Standing, ...] | None = None
-) -> _Found:
+def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[Standing, ...] | None = None) -> _Found:
     from_utc, until_utc = _bounds(database, since)
-    wanted = Filter(cluster=cluster, node=node)
-    check_names(database, wanted)
-    metrics = metrics_of(database, None)
+    cluster, node = wanted.cluster, wanted.node
+    check_selection(database, wanted)
+    metrics = metrics_of(database, wanted.metric)
     rows = [row for row in select(database, wanted) if row.kernel in metrics]
     sets = [row for row in rows if names_several(row.server)] if node is not None else []
     rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
-    judged, worse, tally, declared = _searched(database, rows, metrics, from_utc, until_utc)
+    judged, worse, tally, declared = _searched(database, rows, metrics, from_utc, until_utc, wanted.facts)
     if standing is None:
-        standing = standings(database, {row.cluster for row in rows}, since)
+        standing = () if wanted.facts else standings(database, {row.cluster for row in rows}, since, wanted.metric)
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
     blocks = blocks_of(worse, known, groups)
     together: list[str] = []
     if sets:
-        judged_sets, slow, said, _ = _searched(database, sets, metrics, from_utc, until_utc)
+        judged_sets, slow, said, _ = _searched(database, sets, metrics, from_utc, until_utc, wanted.facts)
         together.append(f"tests of several nodes together, which name none of them: {said.first_line('series', 'series')}")
         known += [row for row in sets if row.series_id in judged_sets.judged_ids]
         found = blocks_of([*worse, *slow], known, groups)
@@ -202,14 +198,19 @@ def _accepted(one: VerdictRecord) -> str:
     return f"last acceptance of collective {one.name}: {one.verdict.shown}: {one.reason}"
 
 
-def _searched(
-    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], from_utc: str, until_utc: str | None
+def _searched(  # noqa: PLR0917 - which series, when, and the facts of their results
+    database: Connection,
+    rows: Sequence[SeriesRow],
+    metrics: Mapping[str, Metric],
+    from_utc: str,
+    until_utc: str | None,
+    facts: Sequence[tuple[str, str]],
 ) -> tuple[Judged, list[Explained], Tally, list[tuple[Changed, str | None]]]:
     """Judge these series: all that was found, the changes for the worse that nobody declared expected, the tally, and all
     sure changes but those for the better, each with what a person said of it.
     """
     begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
-    judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc))
+    judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc), facts=facts)
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
     told = [explained(database, one) for one in sure]
     states = known_states(database, sure)
@@ -218,11 +219,11 @@ def _searched(
     return judged, worse, tally_of(judged, [one.changed for one in worse], unclear), list(zip(sure, states, strict=True))
 
 
-def of_sets(database: Connection, cluster: str, node: str, since: str) -> tuple[str, ...]:
+def of_sets(database: Connection, wanted: Selection, since: str) -> tuple[str, ...]:
     """What is said of the tests that a node ran with several others, as on its page; empty without such tests."""
-    if not any(names_several(row.server) for row in select(database, Filter(cluster=cluster, node=node))):
+    if not any(names_several(row.server) for row in select(database, wanted)):
         return ()
-    return _judge(database, since, cluster, node).together
+    return _judge(database, since, wanted).together
 
 
 def _bounds(database: Connection, since: str) -> tuple[str, str | None]:

@@ -9,13 +9,13 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.kernels import unknown_name
 from hpcq.store.database import INTERRUPTED, Connection
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import ALL_TIME, Selection, of_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,30 @@ def _in_words(database: Connection, query: str, said: str) -> UserError:
     return UserError(f"SQL: {said}", "docs/database.md lists the views; one SELECT, read only")
 
 
-def runs(database: Connection, campaign: str | None, window: Window, limit: int) -> list[dict[str, Any]]:
-    """The newest runs, one row per run and cluster. They are chosen first: v_runs counts the results of each row it makes."""
-    chosen = "" if window.run_ids is None else f"   AND r.run_id IN ({', '.join('?' * len(window.run_ids))})"
+def runs(database: Connection, campaign: str | None, selection: Selection, limit: int) -> list[dict[str, Any]]:
+    """The newest runs that began in the stretch and have such results, one row per run and cluster.
+
+    They are chosen first: v_runs counts the results of each row it makes.
+    """
+    window = selection.window
+    chosen = "" if window.run_ids is None else f" AND r.run_id IN ({', '.join(str(int(one)) for one in window.run_ids)})"
+    condition, values = of_tables(database, replace(selection, cluster=None, window=ALL_TIME))
+    if condition != "1":
+        chosen += (
+            " AND rc.run_cluster_id IN (SELECT j.run_cluster_id FROM result x JOIN job j ON j.job_id = x.job_id"
+            f" WHERE {condition})"
+        )
     rows = database.execute(
         "SELECT run, kind, campaign, cluster, created_utc, planned_count, measured_count,"
         " planned_count - measured_count AS missing_count, closed_utc IS NOT NULL AS ended"
         " FROM v_runs WHERE run_cluster_id IN (SELECT rc.run_cluster_id FROM run_cluster rc JOIN run r ON r.run_id = rc.run_id"
         "  JOIN campaign ca ON ca.campaign_id = r.campaign_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
-        "  WHERE (?1 IS NULL OR ca.name = ?1) AND (?3 IS NULL OR r.created_utc >= ?3) AND (?4 IS NULL OR r.created_utc < ?4)"
-        f"{chosen}  ORDER BY r.created_utc DESC, c.name LIMIT ?2)"
+        "  WHERE (:campaign IS NULL OR ca.name = :campaign) AND (:cluster IS NULL OR c.name = :cluster)"
+        "  AND (:from_utc IS NULL OR r.created_utc >= :from_utc) AND (:until_utc IS NULL OR r.created_utc < :until_utc)"
+        f"{chosen}  ORDER BY r.created_utc DESC, c.name LIMIT :limit)"
         " ORDER BY created_utc DESC, cluster",
-        (campaign, limit, window.from_utc, window.until_utc, *(window.run_ids or ())),
+        values
+        | {"campaign": campaign, "limit": limit, "cluster": selection.cluster}
+        | {"from_utc": window.from_utc, "until_utc": window.until_utc},
     )
     return [dict(row) | {"ended": bool(row["ended"])} for row in rows]

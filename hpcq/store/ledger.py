@@ -24,7 +24,7 @@ from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS
 from hpcq.store.keep.annotations import Said, insert_event, set_groups
 from hpcq.store.query import check_known
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Window
 from hpcq.units import parse_utc, utc_now
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict

@@ -1,7 +1,6 @@
 """Answer questions to results.db with plain values; nothing here writes.
 
     with reading(path) as database:
-        run = find_run(database, None)                the latest
         summaries(database, Selection(run))           median and spread by pair, size and metric
 
 No heavy imports here: reading verbs start in well under 0.2 s.
@@ -19,34 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from hpcq import units
 from hpcq.errors import UserError
-from hpcq.kernels import size_option, unknown_name
+from hpcq.kernels import PairTest, size_option, unknown_name
 from hpcq.nodelist import natural, single_nodes
 from hpcq.store.database import Connection
+from hpcq.store.selection import Selection, of_results
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
-
-
-#: Whether :node ran a test: as either end, or in the set that ran it together. Of the columns client and server.
-TOOK_PART = "(client = :node OR server = :node OR server IN (SELECT n8.name FROM node n8 WHERE names_node(n8.name, :node)))"
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which results to select; None means all. `node` took part in them: as either end, or in a set.
-
-    A result that was never started has its run's time.
-    """
-
-    run: str | None = None
-    cluster: str | None = None
-    kernel: str | None = None
-    client: str | None = None
-    server: str | None = None
-    node: str | None = None
-    outcome: str | None = None
-    from_utc: str | None = None
-    until_utc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +55,12 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(PairTest):
     """The outcome of one planned repetition, with its main metric."""
 
     result_id: int
     run: str
     campaign: str
-    cluster: str
-    kernel: str
-    client: str
-    server: str
-    message_bytes: int | None
     test_no: int
     repetition_no: int
     outcome: str
@@ -104,21 +77,14 @@ class ResultRow:
     attempt_no: int | None
     parameters: str
     raw_file: str | None
-    network: str
-    """The interface under test."""
     network_name: str | None
     """What the cluster's file calls it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(PairTest):
     """One metric of one test between two nodes, over its repetitions."""
 
-    cluster: str
-    kernel: str
-    client: str
-    server: str
-    message_bytes: int | None
     variant: str
     """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty if none does."""
     metric: str
@@ -131,13 +97,6 @@ class Summary:
     highest: float
     disturbed_count: int
     """How many of n have evidence of other work on a node during the measurement."""
-    network: str = ""
-    """The interface under test; two of them are two measurements."""
-
-    @property
-    def size_text(self) -> str:
-        """Its size for people; empty if the test has none."""
-        return size_text(self.message_bytes)
 
     @property
     def spread_ratio(self) -> float | None:
@@ -174,35 +133,11 @@ def runs(database: sqlite3.Connection, run: str | None = None) -> list[RunRow]:
     return [RunRow(*row) for row in database.execute(query, (run,))]
 
 
-def find_run(database: sqlite3.Connection, name: str | None) -> str:
-    """Find a run: None or `latest` is the last one; else a name, or an unambiguous beginning of one.
-
-    A campaign's name selects its last run. Raises UserError that lists the existing runs.
-    """
-    rows = database.execute(
-        "SELECT r.name, c.name FROM run r JOIN campaign c ON c.campaign_id = r.campaign_id"
-        " ORDER BY r.created_utc DESC, r.run_id DESC"
-    ).fetchall()
-    if not rows:
-        raise UserError("no run in this database", "`hpcq run CAMPAIGN` makes one; --db names another database")
-    if name is None or name == "latest":
-        return str(rows[0][0])
-    for run, campaign in rows:
-        if name in {run, campaign}:
-            return str(run)
-    beginning = [str(run) for run, _ in rows if name and run.startswith(name)]
-    if len(beginning) == 1:
-        return beginning[0]
-    if beginning:
-        raise UserError(f"{name!r} begins the name of {len(beginning)} runs: {', '.join(beginning[:5])}", "write more of it")
-    raise UserError(f"{name!r} is not a run", f"the last ones are {', '.join(str(row[0]) for row in rows[:5])}")
-
-
 def results(
     database: sqlite3.Connection, selection: Selection, *, all_tries: bool = False, missing_only: bool = False
 ) -> list[ResultRow]:
     """One row per planned repetition, ordered by cluster, job, test and repetition; or every attempt."""
-    conditions, values = where(selection)
+    conditions, values = of_results(database, selection)
     counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
     counted += " AND outcome <> 'measured'" if missing_only else ""
     query = (
@@ -239,7 +174,7 @@ def not_measured(database: sqlite3.Connection, selection: Selection) -> list[Res
 
 def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[str, int]:
     """How many planned results have which outcome: measured, invalid, failed, not_measured. Retracted ones do not count."""
-    conditions, values = where(selection)
+    conditions, values = of_results(database, selection)
     query = f"SELECT outcome, count(*) FROM v_results WHERE {conditions} GROUP BY outcome"
     return {str(outcome): int(count) for outcome, count in database.execute(query, values)}
 
@@ -248,7 +183,7 @@ def imported_count(database: sqlite3.Connection, selection: Selection) -> int:
     """How many planned results are of runs that `hpcq import` brought. Retracted ones do not count."""
     if database.execute("SELECT 1 FROM run WHERE kind = 'import' LIMIT 1").fetchone() is None:
         return 0
-    conditions, values = where(selection)
+    conditions, values = of_results(database, selection)
     query = f"SELECT count(*) FROM v_results WHERE {conditions} AND run IN (SELECT name FROM run WHERE kind = 'import')"
     return int(database.execute(query, values).fetchone()[0])
 
@@ -265,7 +200,7 @@ def summaries(
 
     metric: only this one. Without it, each kernel's main metric and those of `also`; with all_metrics, every one.
     """
-    conditions, values = where(selection)
+    conditions, values = of_results(database, selection, "v.result_id")
     metrics = "1" if all_metrics else "mn.name = :metric"
     if metric is None and not all_metrics:
         names = {f"also{number}": name for number, name in enumerate(also)}
@@ -296,8 +231,8 @@ def summaries(
         cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network = key
         variant = variants[kernel, parameters]
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
-        test = (cluster, kernel, client, server, message_bytes, variant)
-        made.append(Summary(*test, name, unit, better, bool(main), *spread, network))
+        test = (cluster, kernel, message_bytes, client, server, network)
+        made.append(Summary(*test, variant, name, unit, better, bool(main), *spread))
     return made
 
 
@@ -323,11 +258,6 @@ def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str
     return names
 
 
-def size_text(message_bytes: int | None) -> str:
-    """A message size for people; empty if the test has none."""
-    return "" if message_bytes is None else units.human(message_bytes, "bytes")
-
-
 def median(values: Sequence[float]) -> float:
     """The middle value, or the mean of the two in the middle."""
     ordered = sorted(values)
@@ -340,25 +270,6 @@ def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...
     return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network
 
 
-def where(selection: Selection) -> tuple[str, dict[str, str]]:
-    """The conditions of a selection over the columns of v_results."""
-    conditions, values = ["1"], {}
-    for name in ("run", "cluster", "kernel", "client", "server", "outcome"):
-        wanted = getattr(selection, name)
-        if wanted is not None:
-            conditions.append(f"{name} = :{name}")
-            values[name] = wanted
-    if selection.node is not None:
-        conditions.append(TOOK_PART)
-        values["node"] = selection.node
-    for name, sign in (("from_utc", ">="), ("until_utc", "<")):
-        wanted = getattr(selection, name)
-        if wanted is not None:
-            conditions.append(f"coalesce(started_utc, (SELECT created_utc FROM run AS r9 WHERE r9.name = run)) {sign} :{name}")
-            values[name] = wanted
-    return " AND ".join(conditions), values
-
-
 def columns(row: type) -> str:
     return ", ".join(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every caller passes a dataclass
 
@@ -368,7 +279,7 @@ def columns(row: type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KernelOfPair:
     """A kernel that ran between two nodes."""
 
     cluster: str
@@ -377,11 +288,21 @@ class Place:
     server: str
 
 
-def places(database: sqlite3.Connection, selection: Selection) -> list[Place]:
+def places(database: sqlite3.Connection, selection: Selection) -> list[KernelOfPair]:
     """Every cluster, kernel and pair of the selected results, once."""
-    conditions, values = where(selection)
-    query = f"SELECT DISTINCT {columns(Place)} FROM v_results WHERE {conditions}"
-    return [Place(*row) for row in database.execute(query, values)]
+    conditions, values = of_results(database, selection)
+    query = f"SELECT DISTINCT {columns(KernelOfPair)} FROM v_results WHERE {conditions}"
+    return [KernelOfPair(*row) for row in database.execute(query, values)]
+
+
+def tests_of(database: sqlite3.Connection, selection: Selection) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """The parameters of the selected tests, by cluster, client, server and kernel."""
+    conditions, values = of_results(database, selection)
+    query = f"SELECT DISTINCT cluster, client, server, kernel, parameters FROM v_results WHERE {conditions}"
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for *names, parameters in database.execute(query, values):
+        found.setdefault(tuple(names), []).append(json.loads(parameters))
+    return found
 
 
 def pairs_of_run(database: sqlite3.Connection, run: str) -> set[tuple[str, str, str]]:
@@ -421,7 +342,7 @@ def named_networks(database: sqlite3.Connection) -> dict[tuple[str, str], tuple[
 
 def disturbed_count(database: sqlite3.Connection, selection: Selection) -> int:
     """How many measured results have evidence of other work on a node."""
-    conditions, values = where(replace(selection, outcome="measured"))
+    conditions, values = of_results(database, replace(selection, outcome="measured"))
     found = database.execute(f"SELECT count(*) FROM v_results WHERE {conditions} AND disturbed", values).fetchone()
     return int(found[0])
 
@@ -521,8 +442,11 @@ def lost_tries(database: Connection, run: str) -> list[LostTries]:
 
 
 def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]:
-    """One row per result and metric of the results that count, and one row per result that has no metric, with its reason."""
-    conditions, values = where(selection)
+    """One row per result and metric of the results that count, and one row per result that has no metric, with its reason.
+
+    With a metric selected, that one only.
+    """
+    conditions, values = of_results(database, selection, "v.result_id")
     query = (
         "SELECT v.run, v.campaign, v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.test_no, v.repetition_no,"
         " v.outcome, v.reason, v.started_utc, v.disturbed, v.crossed_interface, n.name AS metric, m.value, n.unit, n.better,"
@@ -530,20 +454,22 @@ def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str
         " FROM v_all_results v LEFT JOIN metric m ON m.result_id = v.result_id"
         " LEFT JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
         f" WHERE v.final = 1 AND v.retracted IS NULL AND {conditions}"
+        " AND (:metric IS NULL OR n.name = :metric OR m.result_id IS NULL)"
         " ORDER BY v.run, v.cluster, v.job, v.test_no, v.repetition_no, n.position_no"
     )
-    for row in database.execute(query, values):
+    for row in database.execute(query, values | {"metric": selection.metric}):
         yield dict(row)
 
 
-def finding_rows(database: Connection, run: str) -> list[dict[str, Any]]:
-    """Findings of a run: one row per cluster, rule and pair, with a count and one of the messages."""
+def finding_rows(database: Connection, selection: Selection) -> list[dict[str, Any]]:
+    """Findings of the selected results: one row per cluster, rule and pair, with a count and one of the messages."""
+    conditions, values = of_results(database, selection)
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, f.rule, count(*) AS result_count, min(f.message) AS example"
-        " FROM v_findings f JOIN v_results v ON v.result_id = f.result_id WHERE v.run = ?"
+        f" FROM (SELECT * FROM v_results WHERE {conditions}) v JOIN v_findings f ON f.result_id = v.result_id"
         " GROUP BY v.cluster, v.kernel, v.client, v.server, f.rule ORDER BY result_count DESC, v.cluster, f.rule"
     )
-    return [dict(row) for row in database.execute(query, (run,))]
+    return [dict(row) for row in database.execute(query, values)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.runner.accept.judging import Judging
-from hpcq.store import time_windows
+from hpcq.store import selection
 from hpcq.store.database import reading
 from hpcq.store.keep.annotations import Said, set_baseline
 from hpcq.verdict.acceptance.judge import Acceptance
@@ -30,7 +30,7 @@ def test_only_what_differs_from_the_reference_is_told(tmp_path: Path) -> None:
     smaller = facts | {"n2": facts["n2"] | {"sysctl": {"net.core.rmem_max": 212992}}}
     now = history.night(2, pairs=both_ways, facts=smaller)
     with reading(history.database) as database:
-        reference = time_windows.baseline_runs(database, "good")
+        reference = selection.baseline_runs(database, "good")
         [run_id] = [row[0] for row in database.execute("SELECT run_id FROM run WHERE name = ?", (now,))]
     failed = VerdictRecord(Thing.NODE, "n2", Verdict.FAILED, "slow", ("n2",))
     said = Judging(history.database, "alpha", reference, "good").changed(Acceptance((failed,)), [run_id])

@@ -16,7 +16,7 @@ from hpcq.errors import UserError
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.accept.judging import Judging, since_words
 from hpcq.scheduler.administration import NodeUpkeep, Upkeep
-from hpcq.store import time_windows
+from hpcq.store import selection
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.keep.annotations import Said, set_baseline
 from hpcq.store.keep.check_and_prune import prune
@@ -112,7 +112,7 @@ class Site:
 
     def judging(self, baseline: str | None = "good") -> Judging:
         with reading(self.database) as database:
-            reference = time_windows.baseline_runs(database, baseline) if baseline else ()
+            reference = selection.baseline_runs(database, baseline) if baseline else ()
         return Judging(self.database, "alpha", reference, baseline)
 
     def accept(self, *runs: str, baseline: str | None = "good", now: Upkeep | None = None) -> Acceptance:

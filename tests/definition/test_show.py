@@ -22,6 +22,7 @@ from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
 from hpcq.store.read import evidence_queries
+from hpcq.store.selection import Selection
 from tests import REPOSITORY
 from tests.evidence.test_evidence_rules import CASES, changed
 from tests.store.run_folders import RunBuilder
@@ -93,7 +94,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         builder.everything()
         load_run(path, builder.path, judge=judge)
     with reading(path) as database:
-        first = query.results(database, query.Selection(run=MARCH))[0].result_id
+        first = query.results(database, Selection(run=MARCH))[0].result_id
     return Loaded(path, first)
 
 
@@ -167,7 +168,7 @@ def test_a_way_is_told_hop_by_hop(tmp_path: Path) -> None:
     builder.everything()
     load_run(tmp_path / "results.db", builder.path, judge=judge)
     with reading(tmp_path / "results.db") as database:
-        [one] = query.results(database, query.Selection(run=builder.run))
+        [one] = query.results(database, Selection(run=builder.run))
     lines = Loaded(tmp_path / "results.db", one.result_id).out("show", str(one.result_id)).splitlines()
     told = lines[lines.index("The way") + 1 :][:4]
     assert [re.split(r"  +", line.strip()) for line in told] == [
@@ -186,12 +187,12 @@ def test_a_result_that_is_not_there(loaded: Loaded) -> None:
 
 def test_findings_are_rows(loaded: Loaded) -> None:
     with reading(loaded.path) as database:
-        found = evidence_queries.findings_of(database, query.Selection(run=MARCH))
+        found = evidence_queries.findings_of(database, Selection(run=MARCH))
         assert [(one["rule"], one["end"], one["role"], one["node"]) for one in found] == [
             ("loss_in_nic", "server", "receiver", "n2")
         ] * 2
         assert found[0]["figures"]["count"] == 300
-        assert evidence_queries.findings_of(database, query.Selection(node="n1"), "retransmits") == []
+        assert evidence_queries.findings_of(database, Selection(node="n1"), "retransmits") == []
 
 
 def test_findings_are_counted_by_rule_and_node(loaded: Loaded) -> None:
@@ -215,7 +216,7 @@ def test_disturbed_results_are_counted(tmp_path: Path) -> None:
     builder.everything()
     load_run(tmp_path / "results.db", builder.path, judge=judge)
     with reading(tmp_path / "results.db") as database:
-        [summary] = query.summaries(database, query.Selection(run=MARCH))
+        [summary] = query.summaries(database, Selection(run=MARCH))
     assert summary.disturbed_count == summary.n > 0
     page = write_report(tmp_path / "results.db", MARCH, tmp_path / "page.html").read_text()
     assert f"{summary.n} of the measured results were disturbed by other work" in page

@@ -19,7 +19,7 @@ from hpcq.exports.formats import COLUMNS, Exported, collect, prometheus_text
 from hpcq.run_folder.paths import write_text
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
-from hpcq.store.query import Selection
+from hpcq.store.selection import Selection
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast

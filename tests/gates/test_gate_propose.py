@@ -60,8 +60,8 @@ def test_the_lines_fit_into_a_campaign(tmp_path: Path, capsys: pytest.CaptureFix
     made = History(tmp_path)
     for day in range(-20, 0):
         made.night(day)
-    words = ["gate", "propose", "--from", "2026", "--db", str(made.database)]
-    assert run(["gate", "propose", "--from", "2026-11", "--db", str(made.database), "--json"]) == 0
+    words = ["gate", "propose", "--since", "2026", "--db", str(made.database)]
+    assert run(["gate", "propose", "--since", "2026-11", "--db", str(made.database), "--json"]) == 0
     [found] = json_of(capsys.readouterr().out)
     assert 1.85e8 < found["gate"]["minimum"] < 1.99e8
     assert run([*words[:3], "2026-11", *words[4:]]) == 0

@@ -277,7 +277,7 @@ def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys
     words_of = [
         "gate",
         "propose",
-        "--from",
+        "--since",
         "2026",
         "--against",
         against,
@@ -312,9 +312,9 @@ def test_what_cannot_be_proposed(known: History, capsys: pytest.CaptureFixture[s
         (["--against", "baseline:bad"], "'bad' is not a baseline"),
         (["--against", "link", "--metric", "retransmit_count"], "--against link: no chosen metric is in bps"),
     ):
-        assert run(["gate", "propose", "--from", "2026", *given, "--db", str(known.database)]) == 2
+        assert run(["gate", "propose", "--since", "2026", *given, "--db", str(known.database)]) == 2
         assert said in capsys.readouterr().err
-    assert run(["gate", "propose", "--from", "2026", "--against", "memory", "--db", str(known.database)]) == 4
+    assert run(["gate", "propose", "--since", "2026", "--against", "memory", "--db", str(known.database)]) == 4
     assert "with a reference to memory" in capsys.readouterr().err
 
 

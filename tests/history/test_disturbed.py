@@ -14,9 +14,9 @@ from hpcq.cli.main import run
 from hpcq.reports.run_verdict import run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.history import Filter, metrics_of, select, timeline
+from hpcq.store.history import metrics_of, select, timeline
 from hpcq.store.read.nodes import node_rows
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Selection, Window
 from hpcq.verdict import Verdict
 from tests.history.histories import History
 
@@ -147,7 +147,7 @@ def test_the_page_passes_no_run_that_was_measured_beside_other_work(tmp_path: Pa
 def points(made: History) -> list[tuple[Any, ...]]:
     """What history shows of n1 > n2, and what the view of points holds."""
     with reading(made.database) as database:
-        (row,) = [one for one in select(database, Filter()) if one.server == "n2"]
+        (row,) = [one for one in select(database, Selection()) if one.server == "n2"]
         metric = metrics_of(database, None)["tcp_stream"]
         shown = [(one.median, one.disturbed) for one in timeline(database, row.series_id, metric, Window("all"))]
         viewed = database.execute(
@@ -179,7 +179,7 @@ def levels(made: History) -> dict[str, tuple[float, int, int]]:
     with reading(made.database) as database:
         return {
             one.node: (round(one.level_ratio or 0.0, 1), one.result_count, one.left_out_count)
-            for one in node_rows(database, Window("all"))
+            for one in node_rows(database, Selection())
             if one.result_count
         }
 

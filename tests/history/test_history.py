@@ -11,8 +11,8 @@ import pytest
 from hpcq.cli.main import run
 from hpcq.errors import UserError
 from hpcq.store.database import reading
-from hpcq.store.history import Filter, select
-from hpcq.store.time_windows import moment, window
+from hpcq.store.history import select
+from hpcq.store.selection import Selection, moment, window
 from tests.history.histories import History, json_of
 
 pytestmark = pytest.mark.fast
@@ -84,17 +84,17 @@ def test_runs_are_times_too(slowed: History) -> None:
 @pytest.mark.parametrize(
     ("wanted", "count"),
     [
-        (Filter(), 2),
-        (Filter(node="n2"), 1),
-        (Filter(client="n2"), 0),
-        (Filter(kernel="tcp_stream", server="n4"), 1),
-        (Filter(where=(("message_bytes", "64KiB"),)), 2),
-        (Filter(where=(("message_bytes", "65536"), ("no_delay", "false"))), 2),
-        (Filter(where=(("message_bytes", "1MiB"),)), 0),
-        (Filter(cluster="beta"), 0),
+        (Selection(), 2),
+        (Selection(node="n2"), 1),
+        (Selection(client="n2"), 0),
+        (Selection(kernel="tcp_stream", server="n4"), 1),
+        (Selection(where=(("message_bytes", "64KiB"),)), 2),
+        (Selection(where=(("message_bytes", "65536"), ("no_delay", "false"))), 2),
+        (Selection(where=(("message_bytes", "1MiB"),)), 0),
+        (Selection(cluster="beta"), 0),
     ],
 )
-def test_filters(slowed: History, wanted: Filter, count: int) -> None:
+def test_filters(slowed: History, wanted: Selection, count: int) -> None:
     with reading(slowed.database) as connection:
         assert len(select(connection, wanted)) == count
 

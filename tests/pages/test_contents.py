@@ -13,7 +13,7 @@ from hpcq.reports.plots import NODES_MAX, make_matrices, make_plots
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
-from hpcq.store.query import Selection
+from hpcq.store.selection import Selection
 from tests.pages.test_report import nodes_and_sizes, page_of, summary
 from tests.store.run_folders import RunBuilder
 

@@ -19,7 +19,8 @@ from hpcq.reports.plots import make_matrices, make_plots
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
-from hpcq.store.query import Selection, Summary
+from hpcq.store.query import Summary
+from hpcq.store.selection import Selection, find_run
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -172,6 +173,7 @@ def summary(client: str, server: str, median: float, message_bytes: int | None =
     fields: dict[str, Any] = {
         "cluster": "alpha",
         "kernel": "k",
+        "network": "eth0",
         "variant": "",
         "metric": "throughput_bps",
         "unit": "bps",
@@ -294,13 +296,13 @@ def test_runs_are_found_by_name_beginning_and_campaign(tmp_path: Path) -> None:
         builder = RunBuilder(tmp_path / "runs", run=run_id, campaign=campaign)
         load_run(database, builder.path)
     with reading(database) as connection:
-        assert query.find_run(connection, None) == "ab-2-0"
-        assert query.find_run(connection, "a") == "a-20261102T000000Z-0000"
-        assert query.find_run(connection, "a-20261101") == "a-20261101T000000Z-0000"
+        assert find_run(connection, None) == "ab-2-0"
+        assert find_run(connection, "a") == "a-20261102T000000Z-0000"
+        assert find_run(connection, "a-20261101") == "a-20261101T000000Z-0000"
         with pytest.raises(UserError, match="begins the name of 2 runs"):
-            query.find_run(connection, "a-2026")
+            find_run(connection, "a-2026")
         with pytest.raises(UserError, match="'zzz' is not a run") as raised:
-            query.find_run(connection, "zzz")
+            find_run(connection, "zzz")
         assert "ab-2-0" in str(raised.value.hint)
 
 

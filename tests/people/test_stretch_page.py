@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.reports.stretch import StretchWish, write_stretch
+from hpcq.reports.stretch import write_stretch
 from hpcq.runner.watch.doctor import Places, examine
 from hpcq.store.database import transaction, writing
 from hpcq.store.load.cluster import load_run
+from hpcq.store.selection import Selection
 from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 from tests.people.nights import Asked
@@ -66,7 +67,7 @@ def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path) -
     )
     for node in ("n2", "n4", "n6"):
         accused = [one for one in causes if one["state"] == "told" and node in one["names"]]
-        page = write_stretch(nights.database, StretchWish("30d", "alpha", node), tmp_path / f"{node}.html")
+        page = write_stretch(nights.database, "30d", Selection(cluster="alpha", node=node), tmp_path / f"{node}.html")
         assert {(one.thing, one.names) for one in page.causes if one.is_told} == {
             (one["thing"], tuple(one["names"])) for one in accused
         }
@@ -88,9 +89,9 @@ def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Pat
 
 @pytest.mark.promise("A stretch in which results are missing, or nothing was judged, does not pass on its page.")
 def test_calm_series_pass_and_a_stretch_without_runs_does_not(nights: History, tmp_path: Path) -> None:
-    calm = write_stretch(nights.database, StretchWish("2d", "alpha", "n6"), tmp_path / "calm.html")
+    calm = write_stretch(nights.database, "2d", Selection(cluster="alpha", node="n6"), tmp_path / "calm.html")
     assert (calm.verdict, calm.exit_code) == (Verdict.PASS, 0)
-    empty = write_stretch(nights.database, StretchWish("2020-01..2020-02"), tmp_path / "empty.html")
+    empty = write_stretch(nights.database, "2020-01..2020-02", Selection(), tmp_path / "empty.html")
     assert (empty.verdict, empty.exit_code) == (Verdict.INCONCLUSIVE, 4)
     assert "Nothing was planned in this stretch." in words_of(tmp_path / "empty.html")
 
@@ -104,7 +105,7 @@ def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tm
             "INSERT INTO acceptance (cluster_id, kind, name, verdict, reason, decided_utc)"
             " SELECT cluster_id, 'node', 'n6', 'failed', 'no light', '2026-11-21T09:00:00Z' FROM cluster WHERE name = 'alpha'"
         )
-    judged = write_stretch(database, StretchWish("2d", "alpha", "n6"), tmp_path / "n6.html")
+    judged = write_stretch(database, "2d", Selection(cluster="alpha", node="n6"), tmp_path / "n6.html")
     assert (judged.verdict, judged.exit_code) == (Verdict.FAILED, 3)
     assert "1 did not pass their last acceptance: node n6" in words_of(tmp_path / "n6.html")
     assert "1 did not pass their last acceptance: node n6" in judged.reasons, "the terminal says why, too"
@@ -115,7 +116,7 @@ def test_what_is_missing_is_counted_with_its_reason(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.attempt("j00001", 1)
     load_run(tmp_path / "results.db", builder.path)
-    judged = write_stretch(tmp_path / "results.db", StretchWish("2026-11"), tmp_path / "x.html")
+    judged = write_stretch(tmp_path / "results.db", "2026-11", Selection(), tmp_path / "x.html")
     assert judged.exit_code == 4
     words = words_of(tmp_path / "x.html")
     assert "6 of 12 planned results are not there" in words

@@ -19,6 +19,7 @@ from hpcq.store import database as store
 from hpcq.store import query
 from hpcq.store.database import reading, writing
 from hpcq.store.load.cluster import load_run
+from hpcq.store.selection import find_run
 from tests.store.run_folders import RunBuilder
 from tests.store.test_database import builder, path, sound
 
@@ -70,7 +71,7 @@ def test_names_that_mean_something_in_a_uri(builder: RunBuilder, tmp_path: Path)
     load_run(path, builder.path)
     assert path.is_file()
     with reading(path) as connection:
-        assert query.find_run(connection, None) == builder.run
+        assert find_run(connection, None) == builder.run
 
 
 # -- places that cannot be written ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
+from hpcq.store.selection import Selection
 from tests.store.run_folders import RunBuilder, ask, load
 
 pytestmark = pytest.mark.fast
@@ -49,9 +50,7 @@ def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: 
     line = json.loads(builder.line_path("j00001", 1, 1, 1).read_text())
     with reading(database) as connection:
         [first] = [
-            row
-            for row in query.results(connection, query.Selection(client="n1", kernel="tcp_stream"))
-            if row.repetition_no == 1
+            row for row in query.results(connection, Selection(client="n1", kernel="tcp_stream")) if row.repetition_no == 1
         ]
         found = query.detail(connection, first.result_id)
     assert found.parameters == line["options"]

@@ -160,7 +160,7 @@ def _print_plan(plan: PlannedAcceptance) -> None:
 def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> NodeSelection:
     from hpcq.runner.accept.choice import NodeSelection
     from hpcq.store.database import reading, writing
-    from hpcq.store.time_windows import looks_like_a_time, moment
+    from hpcq.store.selection import looks_like_a_time, moment
 
     if since is None or since == "boot":
         return NodeSelection(nodes, everything, boot=since == "boot")

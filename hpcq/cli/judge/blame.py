@@ -307,7 +307,7 @@ def _read_runs(
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.store.database import reading
     from hpcq.store.ledger import campaign_text
-    from hpcq.store.query import find_run
+    from hpcq.store.selection import find_run
 
     with reading(database) as connection:
         names = [find_run(connection, name) for name in runs]

@@ -18,7 +18,7 @@ from hpcq.nodelist import names_several, nodes_of
 if TYPE_CHECKING:
     from hpcq.analysis.pairing import Compared
     from hpcq.store.history import Metric, SeriesRow
-    from hpcq.store.time_windows import Window
+    from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally
 
@@ -49,7 +49,7 @@ _COMPARED = (
 @database_option
 @json_option
 def compare(  # noqa: PLR0917 - Click passes by name
-    a: str, b: str, everything: bool, filters: dict[str, Any], database: Path, as_json: bool
+    a: str, b: str, everything: bool, wanted: Selection, database: Path, as_json: bool
 ) -> int:
     """Compare two runs or stretches, pair by pair and parameter by parameter; B is judged against A.
 
@@ -65,14 +65,14 @@ def compare(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.pairing import compare_windows
     from hpcq.store.database import reading
     from hpcq.store.read.evidence_queries import new_flaws
-    from hpcq.store.time_windows import window
+    from hpcq.store.selection import window
 
     with reading(database) as connection:
-        found = chosen(connection, filters)
+        found, metrics = chosen(connection, wanted)
         windows = [window(connection, text) for text in (a, b)]
         same = _are_the_same(*windows)
-        compared = compare_windows(connection, found.rows, found.metrics, windows[0], windows[1], facts=found.facts)
-        nodes = {(row.cluster, one) for row in found.rows for one in nodes_of(row.client, row.server)}
+        compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
+        nodes = {(row.cluster, one) for row in found for one in nodes_of(row.client, row.server)}
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.

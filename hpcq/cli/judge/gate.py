@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq import units
-from hpcq.cli.options import Verbs, chosen, database_option, filter_options, json_option
+from hpcq.cli.options import Verbs, chosen, database_option, filter_options, json_option, since_option
 from hpcq.cli.output import print_json
 from hpcq.errors import Exit, UserError
 from hpcq.gate_kinds.registry import read_against, written_kinds
 
 if TYPE_CHECKING:
-    from hpcq.cli.options import Chosen
     from hpcq.store.history import Metric, SeriesRow
+    from hpcq.store.selection import Selection
     from hpcq.verdict.proposing import Proposal
     from hpcq.verdict.words import Tally
 
@@ -28,7 +28,7 @@ def gate() -> None:
 
 
 @gate.command("propose")
-@click.option("--from", "stretch", default="90d", show_default=True, help="The good runs: 90d, 2026-10, baseline:NAME, a run.")
+@since_option("90d", "The good runs")
 @click.option(
     "--against",
     metavar="REFERENCE",
@@ -45,7 +45,7 @@ def gate() -> None:
 @database_option
 @json_option
 def propose_gates(  # noqa: PLR0917 - Click passes by name
-    stretch: str, against: str | None, false_alarm_ratio: float, filters: dict[str, Any], database: Path, as_json: bool
+    since: str, against: str | None, false_alarm_ratio: float, wanted: Selection, database: Path, as_json: bool
 ) -> int:
     """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
 
@@ -54,18 +54,18 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     too few points, or when there is none at all.
 
     \b
-    Example: hpcq gate propose --from 90d --against peers --false-alarm-ratio 0.01
+    Example: hpcq gate propose --since 90d --against peers --false-alarm-ratio 0.01
     """
     from hpcq.store.database import reading
-    from hpcq.store.time_windows import window
+    from hpcq.store.selection import window
 
     with reading(database) as connection:
-        found = chosen(connection, filters)
-        stretch_of = window(connection, stretch)
+        rows, metrics = chosen(connection, wanted)
+        stretch_of = window(connection, since)
         if against is None:
-            tests = _tests(connection, found.rows, found.metrics, stretch_of, found.facts)
+            tests = _tests(connection, rows, metrics, stretch_of, wanted.facts)
         else:
-            tests = _shares(connection, found, stretch_of, against)
+            tests = _shares(connection, rows, metrics, wanted, stretch_of, against)
     proposals = [one for one in (_proposal(test, false_alarm_ratio) for test in tests) if one is not None]
     tally = _tally(tests, proposals, against)
     if as_json:
@@ -107,7 +107,7 @@ def _tally(tests: Sequence[Tested], proposals: Sequence[Any], against: str | Non
 
 def _too_few(tests: Sequence[Tested], against: str | None) -> Iterator[str]:
     """One line per test whose points are too few for a bound."""
-    from hpcq.store.query import size_text
+    from hpcq.kernels import size_text
     from hpcq.verdict.proposing import VALUES_MIN
     from hpcq.verdict.words import too_little
 
@@ -127,7 +127,9 @@ def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric
     return _by_test(rows, metrics, values)
 
 
-def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[Tested]:
+def _shares(  # noqa: PLR0917 - what is chosen, and the reference
+    connection: Any, rows: Sequence[SeriesRow], chosen_metrics: dict[str, Metric], wanted: Selection, window: Any, against: str
+) -> list[Tested]:
     """The same values as shares of a reference.
 
     Raises UserError for a bad reference, and for metrics that have none.
@@ -136,16 +138,16 @@ def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[T
 
     from hpcq.analysis.gates import shares
     from hpcq.store.ledger import runs_of
-    from hpcq.store.time_windows import baseline_runs, run_ids
+    from hpcq.store.selection import baseline_runs, run_ids
 
     try:
         meant = read_against(against)
     except ValueError as error:
         raise UserError(f"--against: {error}") from error
-    if found.facts:
+    if wanted.facts:
         raise UserError("--fact: not with --against: what is compared is whole runs", "leave one of the two out")
     unit = meant.kind.unit
-    metrics = {kernel: one for kernel, one in found.metrics.items() if unit in {None, one.unit}}
+    metrics = {kernel: one for kernel, one in chosen_metrics.items() if unit in {None, one.unit}}
     if not metrics:
         raise UserError(f"--against {against}: no chosen metric is in {unit}", f"--metric NAME chooses one in {unit}")
     names = runs_of(connection, window)
@@ -155,7 +157,7 @@ def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[T
         ids = run_ids(connection)
         names = [name for name in names if ids[name] not in good]
     measured = shares(connection, names, meant, {one.name for one in metrics.values()})
-    rows = [row for row in found.rows if row.kernel in metrics]
+    rows = [row for row in rows if row.kernel in metrics]
     return _by_test(rows, metrics, {key: np.array([share for share, _ in each]) for key, each in measured.items()})
 
 

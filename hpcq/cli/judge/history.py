@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.judge.regressions import pairs_json, print_change, print_pairs, whole_stretch
-from hpcq.cli.options import NUMBER, chosen, database_option, filter_options, json_option, refuse_beside
-from hpcq.cli.output import Column, print_json, print_rows, sparkline
+from hpcq.cli.options import (
+    FILTERS,
+    NUMBER,
+    chosen,
+    database_option,
+    filter_options,
+    json_option,
+    refuse_beside,
+    since_option,
+    stretch,
+)
+from hpcq.cli.output import Column, as_mapping, print_json, print_rows, sparkline
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -18,7 +28,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.change import Explained
     from hpcq.store.database import Connection
     from hpcq.store.history import Metric, Point, SeriesRow
-    from hpcq.store.time_windows import Window
+    from hpcq.store.selection import Selection, Window
     from hpcq.verdict.node_sets import PairsOfSet
 
 _SERIES = (
@@ -49,19 +59,18 @@ _SPREAD = ("lowest", "highest", "n")
 
 
 #: By view, the options that it obeys.
-_FILTERS = {"kernel", "cluster", "client", "server", "node", "group", "network", "where", "fact", "metric"}
-_USED = {"SERIES": {"name", "stretch", "metric", "last"}, "the list of series": _FILTERS}
+_USED = {"SERIES": {"name", "since", "metric", "last"}, "the list of series": {"since", *FILTERS}}
 
 
 @click.command()
 @click.argument("name", metavar="[SERIES]", required=False)
-@click.option("--since", "stretch", help="Of SERIES: only this stretch: 30d, 2026-11, 90d..30d, a run.")
+@since_option()
 @click.option("--last", type=NUMBER, help="Of SERIES: only the newest N points.")
 @filter_options
 @database_option
 @json_option
 def history(  # noqa: PLR0917 - Click passes by name
-    name: str | None, stretch: str | None, last: int | None, filters: dict[str, Any], database: Path, as_json: bool
+    name: str | None, since: str | None, last: int | None, wanted: Selection, database: Path, as_json: bool
 ) -> int:
     """List the series, or show one over time, with its changes of level and what differs at each.
 
@@ -76,41 +85,43 @@ def history(  # noqa: PLR0917 - Click passes by name
     view = "the list of series" if name is None else "SERIES"
     refuse_beside(view, _USED[view])
     if name is None:
-        return _list_series(database, filters, as_json=as_json)
-    return _one_series(database, name, stretch, filters["metric"], last, as_json=as_json)
+        return _list_series(database, wanted, since, as_json=as_json)
+    return _one_series(database, name, since, wanted.metric, last, as_json=as_json)
 
 
-def _list_series(database: Path, filters: dict[str, Any], *, as_json: bool) -> int:
+def _list_series(database: Path, wanted: Selection, since: str | None, *, as_json: bool) -> int:
     from hpcq.store.database import reading
     from hpcq.store.history import summary
 
     with reading(database) as connection:
-        found = chosen(connection, filters)
-        counts = summary(connection, found.rows, found.facts)
+        found, _ = chosen(connection, wanted)
+        counts = summary(connection, found, stretch(connection, since), wanted.facts)
     rows = []
-    for row in found.rows:
+    for row in found:
         count, first, last = counts[row.series_id]
-        if found.facts and not count:
+        if (wanted.facts or since) and not count:
             continue
-        names = {name: getattr(row, name) for name in row.__slots__}
+        names = as_mapping(row)
         rows.append({**names, "result_count": count, "first_utc": first, "last_utc": last})
-    print_rows(rows, _SERIES, as_json=as_json, empty="no series: nothing was measured yet")
+    print_rows(
+        rows, _SERIES, as_json=as_json, empty=f"no series: nothing was measured {'yet' if since is None else f'in {since}'}"
+    )
     return Exit.OK
 
 
-def _one_series(database: Path, name: str, stretch: str | None, metric: str | None, last: int | None, *, as_json: bool) -> int:
+def _one_series(database: Path, name: str, since: str | None, metric: str | None, last: int | None, *, as_json: bool) -> int:
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import names_several
     from hpcq.store.database import reading
     from hpcq.store.history import find_series, metrics_of, timeline
-    from hpcq.store.time_windows import Window, window
+    from hpcq.store.selection import ALL_TIME, window
 
     with reading(database) as connection:
         row = find_series(connection, name)
         metrics = metrics_of(connection, metric)
         if row.kernel not in metrics:
             raise UserError(f"{metric!r} is not a metric of {row.kernel}", f"hpcq kernels {row.kernel} lists them")
-        meant = Window("all") if stretch is None else whole_stretch(window(connection, stretch))
+        meant = ALL_TIME if since is None else whole_stretch(window(connection, since))
         points = timeline(connection, row.series_id, metrics[row.kernel], meant)
         changes = [explained(connection, one) for one in searched(connection, [row], metrics, "", meant).changes]
         pairs = _pairs_of_set(connection, row, changes, meant) if changes and names_several(row.server) else []
@@ -142,10 +153,11 @@ def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explai
     from hpcq.analysis.change_blocks import pairs_at
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import nodes_of
-    from hpcq.store.history import Filter, metrics_of, select
+    from hpcq.store.history import metrics_of, select
+    from hpcq.store.selection import Selection
 
     metrics, members = metrics_of(database, None), set(nodes_of(row.client, row.server))
-    rows = [one for one in select(database, Filter(cluster=row.cluster)) if members.issuperset((one.client, one.server))]
+    rows = [one for one in select(database, Selection(cluster=row.cluster)) if members.issuperset((one.client, one.server))]
     judged = searched(database, [one for one in rows if one.kernel in metrics], metrics, "", meant)
     told = [explained(database, one) for one in judged.changes]
     return [pairs_at(one, told, [each for each in rows if each.series_id in judged.judged_ids]) for one in changes]

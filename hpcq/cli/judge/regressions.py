@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.change_blocks import Block
     from hpcq.analysis.standing import ClusterCause
     from hpcq.store.history import SeriesRow
-    from hpcq.store.time_windows import Window
+    from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.node_sets import PairsOfSet
     from hpcq.verdict.words import Tally
@@ -182,7 +182,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     against: str | None,
     everything: bool,
     record: bool,
-    filters: dict[str, Any],
+    wanted: Selection,
     database: Path,
     as_json: bool,
 ) -> int:
@@ -208,13 +208,13 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.store.query import node_groups
 
     with reading(database) as connection:
-        judged, rows = _judge(connection, filters, since, against)
+        judged, rows = _judge(connection, wanted, since, against)
         chosen_ones = sorted((one for one in judged.changes if _is_told(one.level, everything)), key=_severity)
         told = [explained(connection, one) for one in chosen_ones]
         states = known_states(connection, chosen_ones)
         # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
-        seen = against is None and not filters["fact"]
-        standing = standings(connection, {row.cluster for row in rows}, since, filters["metric"]) if seen else ()
+        seen = against is None and not wanted.facts
+        standing = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if seen else ()
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
@@ -256,17 +256,17 @@ def _exit_code(tally: Tally, causes: Iterable[ClusterCause]) -> Exit:
     return Exit.DEGRADED if any(one.is_told for one in causes) else tally.exit_code
 
 
-def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
+def _judge(connection: Any, wanted: Selection, since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
     """What was found, and in which series."""
     import datetime as dt
 
     from hpcq.analysis.changed import changed, searched
-    from hpcq.store.time_windows import Window, moment, window
+    from hpcq.store.selection import Window, moment, window
 
-    found = chosen(connection, filters)
+    rows, metrics = chosen(connection, wanted)
     if against is not None:
         meant = whole_stretch(window(connection, since))
-        return changed(connection, found.rows, found.metrics, meant, window(connection, against), facts=found.facts), found.rows
+        return changed(connection, rows, metrics, meant, window(connection, against), facts=wanted.facts), rows
     begin = moment(connection, since)
     try:
         earliest = dt.datetime.fromisoformat(begin if len(begin) >= len("2026-11-20") else f"{begin}-01-01"[:10])
@@ -275,7 +275,7 @@ def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | 
         look_back = ""
     until = window(connection, since).until_utc if ".." in since else None
     history = Window(since, from_utc=look_back, until_utc=until)
-    return searched(connection, found.rows, found.metrics, begin, history, facts=found.facts), found.rows
+    return searched(connection, rows, metrics, begin, history, facts=wanted.facts), rows
 
 
 def _is_told(level: Level, everything: bool) -> bool:

@@ -218,7 +218,7 @@ def add_event(  # noqa: PLR0917 - Click passes by name
     from hpcq.store.database import reading
     from hpcq.store.keep.annotations import Said
     from hpcq.store.keep.annotations import add_event as write
-    from hpcq.store.time_windows import moment
+    from hpcq.store.selection import moment
 
     with reading(database) as connection:
         times = [None if text is None else _full(moment(connection, text)) for text in (begin, end)]
@@ -243,7 +243,7 @@ def list_events(stretch: str | None, node: str | None, database: Path, as_json: 
     from hpcq.store.database import reading
     from hpcq.store.keep.annotations import events
     from hpcq.store.query import check_known
-    from hpcq.store.time_windows import window
+    from hpcq.store.selection import window
 
     with reading(database) as connection:
         check_known(connection, node=node)

@@ -97,7 +97,7 @@ def rejudge(run: str | None, database: Path) -> int:
     from hpcq.evidence.rules import VERSION
     from hpcq.store.database import reading
     from hpcq.store.keep.check_and_prune import rejudge as read_again
-    from hpcq.store.query import find_run
+    from hpcq.store.selection import find_run
 
     with reading(database) as connection:
         name = None if run is None else find_run(connection, run)
@@ -208,7 +208,7 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
     """
     from hpcq.store.database import reading
     from hpcq.store.keep.check_and_prune import prune as roll_up
-    from hpcq.store.time_windows import moment
+    from hpcq.store.selection import moment
 
     with reading(database) as connection:
         before = moment(connection, keep)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import database_option, refuse_beside
+from hpcq.cli.options import FILTERS, chosen_results, database_option, filter_options, refuse_beside, since_option
 from hpcq.cli.output import write_out
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.exports.formats import Exported
-    from hpcq.store.query import Place, Selection
+    from hpcq.store.selection import Selection
 
 _TABLES = ("csv", "jsonl", "parquet")
 _SUMMARIES = ("junit", "markdown", "prometheus")
@@ -30,17 +30,15 @@ _DASHBOARDS = ("grafana", "datasette")
     "--format", "kind", type=click.Choice([*_TABLES, *_SUMMARIES, *_DASHBOARDS]), required=True, help="What to write."
 )
 @click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), help="This file instead of standard output.")
-@click.option("--kernel", help="Only this kernel.")
-@click.option("--cluster", help="Only this cluster.")
-@click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set.")
+@since_option(help_text="Tables: all runs in this stretch of time, instead of one run")
+@filter_options
 @database_option
 def export(  # noqa: PLR0917 - Click passes by name
     run: str | None,
     kind: str,
     target: Path | None,
-    kernel: str | None,
-    cluster: str | None,
-    node: str | None,
+    since: str | None,
+    wanted: Selection,
     database: Path,
 ) -> int:
     """Write a run for another program (a table, a CI system), or a dashboard over all runs.
@@ -62,15 +60,14 @@ def export(  # noqa: PLR0917 - Click passes by name
         refuse_beside(f"--format {kind}", {"kind", "target"})
         write_out([json.dumps(_dashboard(kind, database), indent=1, ensure_ascii=False) + "\n"], target)
         return Exit.OK
+    if kind in _SUMMARIES:
+        refuse_beside(f"--format {kind}", {"run", "kind", "target", *FILTERS})
+    from hpcq.cli.read.results import selected
     from hpcq.exports.formats import collect, rows
-    from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.query import places
 
     with reading(database) as connection:
-        name = query.find_run(connection, run)
-        selection = query.Selection(run=name, kernel=kernel, cluster=cluster, node=node)
-        _check_anything(places(connection, query.Selection(run=name)), selection)
+        selection = chosen_results(connection, wanted, selected(connection, run, since))
         if kind in _TABLES:
             write_out(_table_writer(kind, target)(rows(connection, selection)), target)
             return Exit.OK
@@ -113,10 +110,3 @@ def _summary_writer(kind: str) -> Callable[[Exported], str]:
     from hpcq.exports.formats import prometheus_text
 
     return prometheus_text
-
-
-def _check_anything(known: Sequence[Place], selection: Selection) -> None:
-    """A name that no result of the run has is a mistake: raise UserError instead of writing an empty file."""
-    from hpcq.cli.read.results import check_names
-
-    check_names(known, kernel=selection.kernel, cluster=selection.cluster, node=selection.node)

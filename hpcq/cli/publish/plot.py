@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hpcq.cli.judge.regressions import whole_stretch
-from hpcq.cli.options import Verbs, database_option, since_option
+from hpcq.cli.options import Verbs, chosen_results, database_option, filter_options, since_option
 from hpcq.cli.output import check_target, write_out
 from hpcq.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from hpcq.store.selection import Selection
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NOTHING = "nothing was measured there: no picture"
@@ -28,15 +31,6 @@ def _output_option(function: _Function) -> _Function:
     )(function)
 
 
-def _run_options(function: _Function) -> _Function:
-    for option in (
-        click.option("--kernel", help="Only this kernel."),
-        click.option("--cluster", help="Only this cluster."),
-    ):
-        function = option(function)
-    return function
-
-
 @click.group(cls=Verbs)
 def plot() -> None:
     """Draw a picture into a file: SVG, PNG or PDF. Needs matplotlib."""
@@ -44,15 +38,13 @@ def plot() -> None:
 
 @plot.command()
 @click.argument("run", required=False)
-@_run_options
-@click.option("--metric", help="This metric instead of the throughput of streams and the main one of other kernels.")
+@filter_options
 @_output_option
 @database_option
-def curve(  # noqa: PLR0917 - Click passes by name
-    run: str | None, kernel: str | None, cluster: str | None, metric: str | None, target: Path, database: Path
-) -> int:
+def curve(run: str | None, wanted: Selection, target: Path, database: Path) -> int:
     """Draw each kernel against message size: TCP, UDP and MPI in one chart, logarithmic axes.
 
+    Without --metric: the throughput of streams and the main metric of other kernels.
     A line is the median over the pairs of a run. Its band holds the middle 90 % of them; with one or two pairs, all their
     repetitions.
 
@@ -62,11 +54,13 @@ def curve(  # noqa: PLR0917 - Click passes by name
     from hpcq.reports.plots import ALSO_PLOTTED, on_curves
     from hpcq.store import query
     from hpcq.store.database import reading
+    from hpcq.store.selection import Selection, find_run
 
     kind = _kind(target)
     with reading(database) as connection:
-        name = query.find_run(connection, run)
-        selection = _selection(connection, name, kernel, cluster)
+        name = find_run(connection, run)
+        selection = chosen_results(connection, wanted, Selection(run=name))
+        metric = selection.metric
         all_of_them = query.summaries(connection, selection, metric=metric, also=() if metric else ALSO_PLOTTED)
     found = [one for one in all_of_them if one.message_bytes is not None and (metric or on_curves(one))]
     if not found:
@@ -81,10 +75,10 @@ def curve(  # noqa: PLR0917 - Click passes by name
 
 @plot.command()
 @click.argument("run", required=False)
-@_run_options
+@filter_options
 @_output_option
 @database_option
-def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Path, database: Path) -> int:
+def heatmap(run: str | None, wanted: Selection, target: Path, database: Path) -> int:
     """Draw node against node: which node communicates how well with which.
 
     Throughput at its largest size, latency at its smallest. Colours are relative to the median and end at 20 %. Grey was not
@@ -97,12 +91,13 @@ def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Pa
     from hpcq.store import query
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups, pairs_of_run
+    from hpcq.store.selection import Selection, find_run
 
     kind = _kind(target)
     with reading(database) as connection:
-        name = query.find_run(connection, run)
-        selection = _selection(connection, name, kernel, cluster)
-        found = query.summaries(connection, selection)
+        name = find_run(connection, run)
+        selection = chosen_results(connection, wanted, Selection(run=name))
+        found = query.summaries(connection, selection, metric=selection.metric)
         matrices = make_matrices(found, pairs_of_run(connection, name), node_groups(connection))
     if not matrices:
         click.echo(f"{_NOTHING}: a heat map needs at least 3 nodes of one cluster" if found else _NOTHING, err=True)
@@ -129,7 +124,7 @@ def history(name: str, since: str | None, metric: str | None, target: Path, data
     from hpcq.analysis.changed import explained, searched
     from hpcq.store.database import reading
     from hpcq.store.history import find_series, metrics_of, timeline
-    from hpcq.store.time_windows import Window, window
+    from hpcq.store.selection import ALL_TIME, window
 
     kind = _kind(target)
     with reading(database) as connection:
@@ -137,7 +132,7 @@ def history(name: str, since: str | None, metric: str | None, target: Path, data
         metrics = metrics_of(connection, metric)
         if row.kernel not in metrics:
             raise UserError(f"--metric: {metric!r} is not a metric of {row.kernel}", f"hpcq kernels {row.kernel} lists them")
-        meant = Window("all") if since is None else whole_stretch(window(connection, since))
+        meant = ALL_TIME if since is None else whole_stretch(window(connection, since))
         points = timeline(connection, row.series_id, metrics[row.kernel], meant)
         changes = [explained(connection, one) for one in searched(connection, [row], metrics, "", meant).changes]
     if not points:
@@ -161,15 +156,6 @@ def _kind(target: Path) -> str:
         raise UserError(f"-o: {target}: must be a name that ends with {allowed}")
     check_target(target, "-o")
     return kind
-
-
-def _selection(connection: Any, run: str, kernel: str | None, cluster: str | None) -> Any:
-    from hpcq.cli.read.results import check_names
-    from hpcq.store import query
-    from hpcq.store.query import places
-
-    check_names(places(connection, query.Selection(run=run)), kernel=kernel, cluster=cluster, node=None)
-    return query.Selection(run=run, kernel=kernel, cluster=cluster)
 
 
 def _nothing(metric: str | None) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import database_option, json_option, runs_option, since_option
+from hpcq.cli.options import database_option, filter_options, json_option, runs_option, since_option
 from hpcq.cli.output import check_target, print_json
 from hpcq.errors import UserError
+
+if TYPE_CHECKING:
+    from hpcq.store.selection import Selection
 
 #: Of a page of a node or cluster, if nothing else is said.
 _STRETCH = "90d"
@@ -25,14 +28,13 @@ _STRETCH = "90d"
     help="The file to write. Default: in the run's folder, or here.",
 )
 @since_option(help_text="The page of a stretch of time instead of a run")
-@click.option("--node", help="The page of one node. Default stretch: 90d.")
-@click.option("--cluster", help="The page of one cluster. Default stretch: 90d.")
 @click.option(
     "--site",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="A folder of pages for a web server, brought up to date.",
 )
+@filter_options
 @database_option
 @runs_option
 @json_option
@@ -40,9 +42,8 @@ def report(  # noqa: PLR0917 - Click passes by name
     run: str | None,
     path: Path | None,
     since: str | None,
-    node: str | None,
-    cluster: str | None,
     site: Path | None,
+    wanted: Selection,
     database: Path,
     runs_folder: Path,
     as_json: bool,
@@ -50,9 +51,10 @@ def report(  # noqa: PLR0917 - Click passes by name
     """Write a page: one HTML file that needs nothing else. Of a run, or of a stretch of time, a node or a cluster.
 
     The first line says how much of the run was judged. Exit code as of `hpcq results`: 3 when a gate failed, 4 when
-    something is missing or could not be judged. With --since, --node or --cluster the page shows what got worse and what
-    differs since, who is slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the
-    last verdict on anything in the ledger is not a pass.
+    something is missing or could not be judged. With --since, or an option that selects tests or
+    results, the page is of a stretch of time (default: 90d): it shows what got worse and what differs since, who is slow,
+    what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the last verdict on anything in the
+    ledger is not a pass.
 
     --site writes one page for each cluster, run, node and change of the last 90 days, and an index, with links between them.
     Call it after each run: it writes again only what changed. Exit code as of the worst cluster's page.
@@ -62,22 +64,23 @@ def report(  # noqa: PLR0917 - Click passes by name
              hpcq report --since 90d --to quarter.html
              hpcq report --site pages
     """
+    from hpcq.store.selection import Selection
+
     if site is not None:
-        if any(one is not None for one in (run, path, since, node, cluster)):
-            raise UserError("--site beside RUN, --to, --since, --node or --cluster: a site has all pages: must be alone")
+        if any(one is not None for one in (run, path, since)) or wanted != Selection():
+            raise UserError("--site beside RUN, --to, --since, --node or the like: a site has all pages: must be alone")
         return _site(database, site, as_json=as_json)
     check_target(path)
-    if since is not None or node is not None or cluster is not None:
+    if since is not None or wanted != Selection():
         if run is not None:
             raise UserError(
-                "RUN beside --since, --node or --cluster: a page is of one run or of a stretch: must be one of them",
+                "RUN beside --since, --node, --cluster or the like: a page is of one run or of a stretch: must be one of them",
                 "hpcq report --help",
             )
-        return _stretch(database, since or _STRETCH, cluster, node, path, as_json=as_json)
+        return _stretch(database, since or _STRETCH, wanted, path, as_json=as_json)
     from hpcq.cli.read.results import judge_selection
     from hpcq.reports import write_report
     from hpcq.store.database import reading
-    from hpcq.store.query import Selection
 
     run, default = _run_and_page(run, database, runs_folder)
     place = path or default
@@ -95,13 +98,13 @@ def report(  # noqa: PLR0917 - Click passes by name
     return judged.exit_code
 
 
-def _stretch(database: Path, since: str, cluster: str | None, node: str | None, path: Path | None, *, as_json: bool) -> int:
-    from hpcq.reports.stretch import StretchWish, write_stretch
+def _stretch(database: Path, since: str, wanted: Selection, path: Path | None, *, as_json: bool) -> int:
+    from hpcq.reports.stretch import write_stretch
 
-    name = "-".join(["hpcq", *(re.sub(r"[^\w.]+", "-", one) for one in (cluster, node, f"since-{since}") if one)])
+    name = "-".join(["hpcq", *(re.sub(r"[^\w.]+", "-", one) for one in (*_names(wanted), f"since-{since}"))])
     place = path or Path(f"{name}.html")
     try:
-        judged = write_stretch(database, StretchWish(since, cluster, node), place)
+        judged = write_stretch(database, since, wanted, place)
     except OSError as error:
         raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     if as_json:
@@ -139,11 +142,21 @@ def _site(database: Path, folder: Path, *, as_json: bool) -> int:
     return told.exit_code
 
 
+def _names(wanted: Selection) -> list[str]:
+    """What makes the name of a page: everything that was chosen."""
+    words = [
+        value
+        for name in ("cluster", "node", "client", "server", "group", "kernel", "network", "metric")
+        if (value := getattr(wanted, name))
+    ]
+    return [*words, *(f"{name}-{value}" for name, value in (*wanted.where, *wanted.facts))]
+
+
 def _run_and_page(run: str | None, database: Path, runs_folder: Path) -> tuple[str, Path]:
     """The run, and where its page belongs: in its folder, or here if this machine has only the database."""
     from hpcq.runner.live import find_run_folder
     from hpcq.store.database import reading
-    from hpcq.store.query import find_run
+    from hpcq.store.selection import find_run
 
     if runs_folder.is_dir() or not database.exists() or (run is not None and (Path(run) / "run.json").is_file()):
         try:

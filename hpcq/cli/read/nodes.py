@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hpcq import units
-from hpcq.cli.options import database_option, json_option, limit_option, refuse_beside, since_option, stretch
+from hpcq.cli.options import (
+    FILTERS,
+    check_metric,
+    database_option,
+    filter_options,
+    json_option,
+    limit_option,
+    refuse_beside,
+    since_option,
+    stretch,
+)
 from hpcq.cli.output import Column, cell, print_json, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
     from hpcq.store.read.nodes import NodeRow, NodeStory
-    from hpcq.store.time_windows import Window
+    from hpcq.store.selection import Selection
 
 _NODE = (
     Column("cluster"),
@@ -75,16 +85,16 @@ _VERDICTS = (
 )
 #: By view, the options that it obeys.
 _USED = {
-    "NODE": {"name", "since", "everything"},
+    "NODE": {"name", "since", "everything", *FILTERS},
     "--verdicts": {"name", "verdicts", "cluster", "each", "judging"},
-    "the list of nodes": {"cluster", "since", "age", "sort", "limit"},
+    "the list of nodes": {"since", "age", "sort", "limit", *FILTERS},
 }
 
 
 @click.command()
 @click.argument("name", metavar="[NODE]", required=False)
-@click.option("--cluster", help="Only this cluster.")
 @since_option("30d")
+@filter_options
 @click.option("--all", "everything", is_flag=True, help="Of NODE: all partners and tests, not only the slowest.")
 @click.option("--verdicts", is_flag=True, help="Verdicts of acceptances on nodes, links, groups and collectives.")
 @click.option("--each", is_flag=True, help="With --verdicts: every verdict, oldest first, not only the last one.")
@@ -101,8 +111,8 @@ _USED = {
 @json_option
 def nodes(  # noqa: PLR0917 - Click passes by name
     name: str | None,
-    cluster: str | None,
     since: str,
+    wanted: Selection,
     everything: bool,
     verdicts: bool,
     each: bool,
@@ -136,20 +146,23 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     view = "--verdicts" if verdicts else "NODE" if name is not None else "the list of nodes"
     refuse_beside(view, _USED[view])
     if verdicts:
-        return _verdicts(database, cluster, name, each=each, judging=judging, as_json=as_json)
+        return _verdicts(database, wanted.cluster, name, each=each, judging=judging, as_json=as_json)
     if name is not None:
-        return _one_node(database, name, since, everything=everything, as_json=as_json)
-    return _list_nodes(database, cluster, since, age, sort, limit, as_json=as_json)
+        return _one_node(database, name, since, wanted, everything=everything, as_json=as_json)
+    return _list_nodes(database, wanted, since, age, sort, limit, as_json=as_json)
 
 
-def _one_node(database: Path, name: str, since: str, *, everything: bool, as_json: bool) -> int:
+def _one_node(database: Path, name: str, since: str, wanted: Selection, *, everything: bool, as_json: bool) -> int:
     from hpcq.store.database import reading
     from hpcq.store.read.nodes import node_story
+    from hpcq.store.selection import check_selection
 
     with reading(database) as connection:
-        window = stretch(connection, since)
-        story = node_story(connection, name, window)
-        told = _told(connection, story, window, since)
+        check_metric(wanted.metric, wanted.kernel)
+        check_selection(connection, wanted)
+        selection = replace(wanted, window=stretch(connection, since))
+        story = node_story(connection, name if wanted.cluster is None or "/" in name else f"{wanted.cluster}/{name}", selection)
+        told = _told(connection, story, selection, since)
     if as_json:
         print_json({**asdict(story), **told, "since": since})
         return Exit.OK
@@ -158,21 +171,29 @@ def _one_node(database: Path, name: str, since: str, *, everything: bool, as_jso
 
 
 def _list_nodes(  # noqa: PLR0917 - the options of the list
-    database: Path, cluster: str | None, since: str, age: str | None, sort: str, limit: int | None, *, as_json: bool
+    database: Path, wanted: Selection, since: str, age: str | None, sort: str, limit: int | None, *, as_json: bool
 ) -> int:
     from hpcq.store.database import reading
     from hpcq.store.query import check_known
     from hpcq.store.read.nodes import node_rows
+    from hpcq.store.selection import Selection, check_selection
 
     with reading(database) as connection:
-        check_known(connection, cluster=cluster)
+        check_known(connection, cluster=wanted.cluster)
+        check_metric(wanted.metric, wanted.kernel)
+        check_selection(connection, replace(wanted, cluster=None))
         before = None if age is None else _moment_before(connection, age)
-        rows = node_rows(connection, stretch(connection, since), cluster)
+        rows = node_rows(connection, replace(wanted, window=stretch(connection, since)))
     found = [one for one in rows if before is None or (one.last_measured_utc or "") < before]
     found.sort(key=_order(sort))
     told = _EMPTY if age is None else f"each of {units.count_of(len(rows), 'node')} was measured within {age}"
     shown = _NODE if any(one.left_out_count for one in rows) else _NODE[:-1]
-    print_rows(found[:limit], shown, as_json=as_json, empty=told if rows else _EMPTY)
+    print_rows(
+        found[:limit],
+        shown,
+        as_json=as_json,
+        empty=told if rows else _EMPTY if wanted == Selection(cluster=wanted.cluster) else "no node has such results",
+    )
     _tell_cut(len(found), limit, as_json=as_json)
     return Exit.OK
 
@@ -194,23 +215,23 @@ def _verdicts(database: Path, cluster: str | None, node: str | None, *, each: bo
 _EMPTY = "no node: nothing was measured yet"
 
 
-def _told(connection: Connection, story: NodeStory, window: Window, since: str) -> dict[str, list[str]]:
+def _told(connection: Connection, story: NodeStory, selection: Selection, since: str) -> dict[str, list[str]]:
     """What explains and what is wrong: flaws that the evidence shows, tests that only fail, tests of several nodes."""
     from hpcq.analysis.series_outcomes import lost_in
     from hpcq.nodelist import names_several
-    from hpcq.store.history import Filter, select
+    from hpcq.store.history import select
     from hpcq.store.read.evidence_queries import new_flaws
 
-    mine = select(connection, Filter(cluster=story.cluster, node=story.node))
-    flaws = [one for one in new_flaws(connection, window) if (one.cluster, one.node) == (story.cluster, story.node)]
-    lost = lost_in(connection, window)
+    mine = select(connection, replace(selection, cluster=story.cluster, node=story.node))
+    flaws = [one for one in new_flaws(connection, selection.window) if (one.cluster, one.node) == (story.cluster, story.node)]
+    lost = lost_in(connection, selection.window)
     failing = [f"{row.label}: {lost[row.series_id].words}" for row in mine if row.series_id in lost]
     together: list[str] = []
     if any(names_several(row.server) for row in mine):
         # Its arithmetic loads numpy, which costs most nodes more than all the rest.
         from hpcq.reports.stretch import of_sets
 
-        together = list(of_sets(connection, story.cluster, story.node, since))
+        together = list(of_sets(connection, replace(selection, cluster=story.cluster, node=story.node), since))
     return {"flaws": [one.words for one in flaws], "failing": failing, "together": together}
 
 
@@ -268,7 +289,7 @@ def _order(sort: str) -> Any:
 
 def _moment_before(connection: Connection, age: str) -> str:
     """The moment that long ago. Raises UserError for what is no length of time."""
-    from hpcq.store.time_windows import is_length, moment
+    from hpcq.store.selection import is_length, moment
 
     if not is_length(age):
         raise UserError(f"--not-measured-for: {age!r}: must be a length of time", "for example 14d, 12h, 2w")

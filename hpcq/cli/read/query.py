@@ -6,7 +6,7 @@ import io
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, islice
 from pathlib import Path
 from textwrap import indent
@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcq.cli.options import NUMBER, database_option, json_option, limit_option, refuse_beside, since_option, stretch
+from hpcq.cli.options import (
+    FILTERS,
+    NUMBER,
+    database_option,
+    filters_without,
+    json_option,
+    limit_option,
+    refuse_beside,
+    since_option,
+    stretch,
+)
 from hpcq.cli.output import Column, json_text, plain_lines, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.store.free_query import Answer
+    from hpcq.store.selection import Selection
 
 _NO_ROW = "no row"
 _ROWS_OF_A_TABLE = 1000
@@ -49,7 +60,10 @@ _COST = (
     Column("open_count", "not ended"),
 )
 #: By view, the options that it obeys.
-_USED = {"--cost": {"cost", "campaign", "since", "cluster"}, "the list of runs": {"campaign", "since", "limit"}}
+_USED = {
+    "--cost": {"cost", "campaign", "since", "cluster"},
+    "the list of runs": {"campaign", "since", "limit", *FILTERS} - {"metric"},
+}
 
 
 @click.command()
@@ -57,11 +71,11 @@ _USED = {"--cost": {"cost", "campaign", "since", "cluster"}, "the list of runs":
 @since_option(help_text="Only runs that began in this stretch of time")
 @click.option("--limit", type=NUMBER, default=20, show_default=True, help="At most this many rows.")
 @click.option("--cost", is_flag=True, help="What the tests cost instead: node-hours by month, cluster and account.")
-@click.option("--cluster", help="With --cost: only this cluster.")
+@filters_without("metric")
 @database_option
 @json_option
 def runs(  # noqa: PLR0917 - Click passes by name
-    campaign: str | None, since: str | None, limit: int, cost: bool, cluster: str | None, database: Path, as_json: bool
+    campaign: str | None, since: str | None, limit: int, cost: bool, wanted: Selection, database: Path, as_json: bool
 ) -> int:
     """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
 
@@ -78,15 +92,18 @@ def runs(  # noqa: PLR0917 - Click passes by name
     view = "--cost" if cost else "the list of runs"
     refuse_beside(view, _USED[view])
     if cost:
-        return _cost(database, since or "365d", cluster, campaign, as_json=as_json)
+        return _cost(database, since or "365d", wanted.cluster, campaign, as_json=as_json)
     from hpcq.analysis.gates import with_verdicts
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
     from hpcq.store.query import check_known
+    from hpcq.store.selection import check_selection
 
     with reading(database) as connection:
-        check_known(connection, campaign=campaign)
-        rows = with_verdicts(connection, found(connection, campaign, stretch(connection, since), limit))
+        check_known(connection, campaign=campaign, cluster=wanted.cluster)
+        check_selection(connection, replace(wanted, cluster=None))
+        selection = replace(wanted, window=stretch(connection, since))
+        rows = with_verdicts(connection, found(connection, campaign, selection, limit))
     shown = rows if as_json else [{**row, "verdict": row["verdict"].replace("_", " ")} for row in rows]
     none = "no run: `hpcq run CAMPAIGN` makes one" if since is None else f"no run began in {since}"
     print_rows(shown, _RUN, as_json=as_json, empty=none)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,10 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import (
-    check_metric,
+    FILTERS,
+    chosen_results,
     database_option,
+    filter_options,
     in_metric_of,
     json_option,
     lacks_metric,
@@ -26,15 +28,15 @@ from hpcq.cli.options import (
 )
 from hpcq.cli.output import Column, as_mapping, outcome_style, print_json, print_rows
 from hpcq.errors import Exit, UserError
-from hpcq.nodelist import takes_part
 
 if TYPE_CHECKING:
     from hpcq.analysis.distances import Distance
     from hpcq.run_folder.paths import RunFolder
     from hpcq.store.database import Connection
-    from hpcq.store.query import LostTries, Place, ResultRow, RunRow, Selection, Summary
+    from hpcq.store.query import LostTries, ResultRow, RunRow, Summary
     from hpcq.store.read.evidence_queries import FindingGroup, Flaw
     from hpcq.store.read.toolchains import Level, ToolchainRow
+    from hpcq.store.selection import Selection
     from hpcq.verdict import GateVerdict
 
 
@@ -104,25 +106,11 @@ def judge_selection(connection: Connection, whole: Selection, selection: Selecti
 
     Gates of a campaign that this hpcq version cannot read are reported as not judged.
     """
-    from hpcq.analysis.gates import judge_run
+    from hpcq.analysis.gates import judge_selected
     from hpcq.store.query import imported_count, outcome_counts
 
-    chosen = selection or whole
-    verdicts: Sequence[GateVerdict] = ()
-    unread = ""
-    if chosen.run is not None:
-        try:
-            verdicts = judge_run(connection, chosen.run)
-        except UserError as error:
-            unread = error.message
-    kept = tuple(
-        one
-        for one in verdicts
-        if chosen.kernel in {None, one.series.kernel}
-        and chosen.cluster in {None, one.series.cluster}
-        and (chosen.node is None or takes_part(chosen.node, one.series.client, one.series.server))
-    )
-    return RunJudged(outcome_counts(connection, whole), kept, unread, imported_count(connection, whole))
+    verdicts, unread = judge_selected(connection, selection or whole)
+    return RunJudged(outcome_counts(connection, whole), verdicts, unread, imported_count(connection, whole))
 
 
 def gate_json(one: GateVerdict) -> dict[str, Any]:
@@ -235,15 +223,20 @@ def print_findings(connection: Connection, selection: Selection, judged: RunJudg
 
 
 def flaws_of(connection: Connection, selection: Selection) -> list[Flaw]:
-    """What the evidence of the selected runs says is wrong with nodes."""
+    """What the evidence of the selected runs says is wrong with nodes that took part in the selected results."""
+    from hpcq.nodelist import nodes_of
+    from hpcq.store.query import places
     from hpcq.store.read.evidence_queries import flaws_in, new_flaws
-    from hpcq.store.time_windows import Window, run_id_of
+    from hpcq.store.selection import run_id_of
 
     if selection.run is not None:
-        found = flaws_in(connection, [run_id_of(connection, selection.run)], selection.cluster)
+        found = flaws_in(connection, [run_id_of(connection, selection.run)])
     else:
-        found = new_flaws(connection, Window("", selection.from_utc, selection.until_utc))
-    return [one for one in found if selection.cluster in {None, one.cluster} and selection.node in {None, one.node}]
+        found = new_flaws(connection, selection.window)
+    if not found:
+        return []
+    nodes = {(one.cluster, node) for one in places(connection, selection) for node in nodes_of(one.client, one.server)}
+    return [one for one in found if (one.cluster, one.node) in nodes]
 
 
 def print_flaws(flaws: Iterable[Flaw]) -> None:
@@ -403,7 +396,7 @@ def _print_table(rows: Sequence[ToolchainRow]) -> None:
 
 
 def _row(one: ToolchainRow, names: Sequence[str]) -> dict[str, Any]:
-    from hpcq.store.query import size_text
+    from hpcq.kernels import size_text
 
     levels = dict.fromkeys((f"level {name}" for name in names), "") | {
         f"level {level.toolchain}": _level(level, one.unit) for level in one.levels
@@ -450,10 +443,7 @@ RUN_COLUMNS = (
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--kernel", help="Only this kernel.")
-@click.option("--cluster", help="Only this cluster.")
-@click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set.")
-@click.option("--metric", help="This metric instead of each kernel's main one.")
+@filter_options
 @click.option("--all-metrics", is_flag=True, help="Every metric.")
 @click.option("--each", is_flag=True, help="One row per repetition, with result numbers, instead of medians.")
 @click.option("--findings", is_flag=True, help="Show what the evidence says: one row per finding.")
@@ -467,10 +457,7 @@ RUN_COLUMNS = (
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name
     run: str | None,
-    kernel: str | None,
-    cluster: str | None,
-    node: str | None,
-    metric: str | None,
+    wanted: Selection,
     all_metrics: bool,
     each: bool,
     findings: bool,
@@ -498,15 +485,14 @@ def results(  # noqa: PLR0917 - Click passes by name
     ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links, "--toolchains": toolchains}
     _at_most_one([name for name, given in ways.items() if given])
     view = next((name for name, given in ways.items() if given), "--json" if as_json else "the table of medians")
-    refuse_beside("--metric" if metric and all_metrics else view, _USED[view] - ({"all_metrics"} if metric else set()))
-    if since is not None and run is not None:
-        raise UserError(f"--since {since}: {run}: is about one run", "leave out one of the two")
+    refuse_beside(
+        "--metric" if wanted.metric and all_metrics else view, _USED[view] - ({"all_metrics"} if wanted.metric else set())
+    )
     with reading(database) as connection:
-        whole = _selected(connection, run, since)
-        selection = _narrowed(connection, whole, {"kernel": kernel, "cluster": cluster, "node": node})
-        check_metric(metric, kernel)
+        whole = selected(connection, run, since)
+        selection = chosen_results(connection, wanted, whole)
         judged = judge_selection(connection, whole, selection)
-        shown = _Shown(metric, all_metrics, each, by, sort, limit, as_json)
+        shown = _Shown(wanted.metric, all_metrics, each, by, sort, limit, as_json)
         if toolchains:
             return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
@@ -514,17 +500,8 @@ def results(  # noqa: PLR0917 - Click passes by name
         if links:
             return _show_links(connection, selection, shown, judged)
         _show(connection, selection, shown, judged)
-        lacks = metric is not None and lacks_metric(connection, selection, metric)
+        lacks = wanted.metric is not None and lacks_metric(connection, selection, wanted.metric)
     return Exit.INCOMPLETE if lacks and judged.exit_code is Exit.OK else judged.exit_code
-
-
-def _narrowed(connection: Connection, whole: Selection, names: dict[str, str | None]) -> Selection:
-    """The selection with these names only; a name that it does not know is refused."""
-    if any(name is not None for name in names.values()):
-        from hpcq.store.query import places
-
-        check_names(places(connection, whole), **names)
-    return replace(whole, **names)
 
 
 def _show(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> None:
@@ -561,7 +538,7 @@ def _show_links(connection: Connection, selection: Selection, shown: _Shown, jud
 
 
 #: By view, the options that it obeys: the results selected, the order and number of rows, the metric.
-_NARROW = {"run", "since", "kernel", "cluster", "node"}
+_NARROW = {"run", "since", *FILTERS} - {"metric"}
 _USED = {
     "--each": {*_NARROW, "each", "metric", "sort", "limit"},
     "--findings": {*_NARROW, "findings", "limit"},
@@ -592,16 +569,18 @@ class _Shown:
     as_json: bool
 
 
-def _selected(connection: Connection, run: str | None, since: str | None) -> Selection:
+def selected(connection: Connection, run: str | None, since: str | None) -> Selection:
     """One run; or with --since everything in a stretch of time."""
-    from hpcq.store import query
+    from hpcq.store.selection import Selection, find_run
 
+    if since is not None and run is not None:
+        raise UserError(f"--since {since}: {run}: is about one run", "leave out one of the two")
     if since is None:
-        return query.Selection(run=query.find_run(connection, run))
+        return Selection(run=find_run(connection, run))
     window = stretch(connection, since)
-    if window.run_ids is not None:
-        return query.Selection(run=query.find_run(connection, since))
-    return query.Selection(from_utc=window.from_utc, until_utc=window.until_utc)
+    if window.run_ids is not None and len(window.run_ids) == 1 and not since.startswith("baseline:"):
+        return Selection(run=find_run(connection, since))
+    return Selection(window=window)
 
 
 def _print_json(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> None:
@@ -647,10 +626,11 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.store.database import reading
     from hpcq.store.query import lost_tries
     from hpcq.store.read.evidence_queries import finding_groups
+    from hpcq.store.selection import Selection
 
     with reading(database) as connection:
         runs = query.runs(connection, run.run)
-        selection = query.Selection(run=run.run)
+        selection = Selection(run=run.run)
         judged = judge_selection(connection, selection)
         if as_json:
             told = _run_json(run, database, runs, judged, finding_groups(connection, run.run))
@@ -693,24 +673,9 @@ def _result_json(row: ResultRow) -> dict[str, Any]:
     return {**as_mapping(row), "parameters": json.loads(row.parameters)}
 
 
-def check_names(rows: Sequence[Place], **wanted: str | None) -> None:
-    """Raise UserError for a name that nothing in the run has; it lists the valid names."""
-    from hpcq.kernels import unknown_name
-    from hpcq.nodelist import natural, nodes_of
-
-    for what, name in wanted.items():
-        if what == "node":
-            known = sorted({one for row in rows for one in nodes_of(row.client, row.server)}, key=natural)
-        else:
-            known = sorted({str(getattr(row, what)) for row in rows})
-        if name is not None and name not in known:
-            message, hint = unknown_name(f"{what} of this run", name, known)
-            raise UserError(f"--{what}: {message}", hint)
-
-
 def _print_each(connection: Connection, selection: Selection, shown: _Shown) -> None:
+    from hpcq.kernels import size_text
     from hpcq.store import query
-    from hpcq.store.query import size_text
 
     found = [dict(as_mapping(row)) for row in in_metric_of(connection, query.results(connection, selection), shown.metric)]
     rows = cut(ordered(found, shown.sort), shown.limit, as_json=False)

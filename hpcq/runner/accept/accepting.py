@@ -36,10 +36,9 @@ from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler
 from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
-from hpcq.store import ledger, time_windows
+from hpcq.store import ledger, selection
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.query import find_run
-from hpcq.store.time_windows import baseline_runs, run_id_of
+from hpcq.store.selection import baseline_runs, find_run, run_id_of
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, SetJob, judge_collective, records_of
 from hpcq.verdict.acceptance.judge import Acceptance
@@ -594,7 +593,7 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
     with reading(database) as connection:
         names = list(dict.fromkeys(find_run(connection, run) for run in runs))
         run_ids = [run_id_of(connection, name) for name in names]
-        clusters = time_windows.clusters_of(connection, run_ids)
+        clusters = selection.clusters_of(connection, run_ids)
         reference = None if against is None else baseline_runs(connection, against)
         found_pairs = {cluster: pair_values.pairs_of(connection, cluster, run_ids) for cluster in clusters}
     there = {
@@ -609,7 +608,7 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
     outcomes = []
     for cluster, measured_nodes in there.items():
         with reading(database) as connection:
-            earlier = reference or time_windows.runs_before(connection, cluster, min(run_ids), REFERENCE_RUNS)
+            earlier = reference or selection.runs_before(connection, cluster, min(run_ids), REFERENCE_RUNS)
             leaves = ledger.leaves_of(connection, cluster)
         judging = Judging(database, cluster, earlier, against)
         judging.leaf_of = leaves
@@ -675,7 +674,7 @@ class _Acceptor:
             known = ledger.nodes_of(database, self.name)
             reference = self.baseline
             if reference is None:
-                reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
+                reference = selection.newest_runs(database, self.name, REFERENCE_RUNS)
             known_pairs = pair_values.pairs_of(database, self.name, reference)
             baseline_pairs = known_pairs if self.order.against else []
             groups = ledger.leaves_of(database, self.name)
@@ -815,7 +814,7 @@ class _Acceptor:
     def _write_down(self, outcome: ClusterAcceptance) -> None:
         run = self.run_ids[-1] if self.run_ids else None
         with writing(self.order.database) as database, transaction(database):
-            of_set = time_windows.run_id_of(database, self.set_runs[-1]) if self.set_runs else None
+            of_set = selection.run_id_of(database, self.set_runs[-1]) if self.set_runs else None
             for records, rests_on in ((outcome.all_judged, run), (records_of(outcome.collectives), of_set)):
                 new = [one for one in records if not ledger.says_as_much(database, self.name, one)]
                 ledger.decide(database, self.name, new, run_id=rests_on, baseline=self.order.against)

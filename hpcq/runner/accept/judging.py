@@ -24,10 +24,10 @@ from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values
 from hpcq.kernels import Better
 from hpcq.nodelist import natural
 from hpcq.scheduler.administration import Upkeep
-from hpcq.store import ledger, time_windows
+from hpcq.store import ledger, selection
 from hpcq.store.database import Connection, reading
 from hpcq.store.read.evidence_queries import Flaw, flaws_in
-from hpcq.store.time_windows import run_id_of
+from hpcq.store.selection import run_id_of
 from hpcq.units import parse_utc
 from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of, not_covered
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair
@@ -373,7 +373,7 @@ class Judging:
             if one.values and one.better != Better.NONE.value
         }
         levels: list[tuple[str, str, float]] = []
-        for run in time_windows.newest_runs(database, self.cluster, SINCE_RUNS):
+        for run in selection.newest_runs(database, self.cluster, SINCE_RUNS):
             series = [
                 one for one in outcomes_in(database, [run], cluster=self.cluster) if one.values and one.series_id in expected
             ]
@@ -394,7 +394,7 @@ def weak_in(database: Path, runs: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     with reading(database) as connection:
-        clusters = time_windows.clusters_of(connection, [run_id_of(connection, run) for run in runs])
+        clusters = selection.clusters_of(connection, [run_id_of(connection, run) for run in runs])
         leaves = {cluster: ledger.leaves_of(connection, cluster) for cluster in clusters}
     for cluster in clusters:
         judging = Judging(database, cluster, (), None)

@@ -749,7 +749,7 @@ class Pbs(Scheduler):
     # -- the site ---------------------------------------------------------------------------------------------------
 
     def survey_command(self) -> str | None:
-        return f"{shell.limits(None)} || exit 1\nprintf '{shell.NODES_MARK}\\n'\n{shell.subshell(f'pbsnodes -av {DSV}')}"
+        return f"{shell.limits()} || exit 1\nprintf '{shell.NODES_MARK}\\n'\n{shell.subshell(f'pbsnodes -av {DSV}')}"
 
     def read_survey(self, answer: str, account: str | None) -> SiteSurvey:  # noqa: ARG002 - no list of accounts is kept
         return read_survey(answer)

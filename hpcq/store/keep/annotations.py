@@ -15,7 +15,7 @@ from typing import Any
 from hpcq.errors import UserError
 from hpcq.nodelist import takes_part
 from hpcq.store.database import Connection, transaction, writing
-from hpcq.store.query import TOOK_PART, find_run
+from hpcq.store.selection import TOOK_PART, find_run
 from hpcq.units import utc_now
 
 STATES = ("open", "acknowledged", "expected", "fixed", "false")

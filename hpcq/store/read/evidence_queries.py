@@ -26,10 +26,8 @@ from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.nodelist import natural
-from hpcq.store import query
 from hpcq.store.database import Connection
-from hpcq.store.query import Selection
-from hpcq.store.time_windows import Window, runs_in
+from hpcq.store.selection import Selection, Window, find_run, of_results, runs_in
 
 Facts = dict[str, str | int | float]
 
@@ -69,16 +67,18 @@ class Change:
 
 def findings_of(database: sqlite3.Connection, selection: Selection, rule: str | None = None) -> list[dict[str, Any]]:
     """Every finding of the selected results that count, with its figures as a mapping."""
-    conditions, wanted = query.where(selection)
-    if rule is not None:
-        conditions, wanted = f"{conditions} AND rule = :rule", {**wanted, "rule": rule}
-    rows = database.execute(f"SELECT * FROM v_findings WHERE {conditions} ORDER BY started_utc, result_id, rule", wanted)
+    conditions, wanted = of_results(database, selection)
+    rows = database.execute(
+        f"SELECT * FROM v_findings WHERE result_id IN (SELECT result_id FROM v_results WHERE {conditions})"
+        " AND (:rule IS NULL OR rule = :rule) ORDER BY started_utc, result_id, rule",
+        {**wanted, "rule": rule},
+    )
     return [dict(row) | {"figures": json.loads(row["figures"])} for row in rows]
 
 
 def evidence_counts(database: sqlite3.Connection, selection: Selection) -> tuple[int, int]:
     """How many of the selected results count, and of how many of these an end took evidence."""
-    conditions, wanted = query.where(selection)
+    conditions, wanted = of_results(database, selection)
     seen = "EXISTS (SELECT 1 FROM evidence_end e WHERE e.result_id = v.result_id AND e.after_utc IS NOT NULL)"
     row = database.execute(f"SELECT count(*), coalesce(sum({seen}), 0) FROM v_results v WHERE {conditions}", wanted).fetchone()
     return int(row[0]), int(row[1])
@@ -173,7 +173,7 @@ def facts_at(database: sqlite3.Connection, node: str, moment: str | None) -> Sna
             f"{moment!r} is a node: must be runs and times", f"two nodes of one run: hpcq facts diff RUN {node} {moment}"
         )
     elif moment not in {None, "latest"}:
-        condition, value = "p.run = ?3", query.find_run(database, moment)
+        condition, value = "p.run = ?3", find_run(database, moment)
     select = (
         "SELECT p.run, coalesce(a.started_utc, a.committed_utc) AS started_utc, nf.fact_set_id FROM node_facts nf"
         " JOIN node n ON n.node_id = nf.node_id JOIN cluster c ON c.cluster_id = n.cluster_id"
@@ -203,12 +203,12 @@ def compared(database: sqlite3.Connection, what: str, a: str, b: str | None) -> 
     if is_node(database, what):
         return [(facts_at(database, what, a), facts_at(database, what, b))]
     try:
-        run = query.find_run(database, what)
+        run = find_run(database, what)
     except UserError as error:
         raise UserError(f"{what!r} is neither a node with facts nor a run", error.hint) from error
     if b is not None:
         return [(facts_at(database, a, run), facts_at(database, b, run))]
-    other = query.find_run(database, a)
+    other = find_run(database, a)
     there = set(nodes_with_facts(database, other))
     both = [node for node in nodes_with_facts(database, run) if node in there]
     if not both:

@@ -14,9 +14,11 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
+from hpcq.kernels import KernelTest, MetricOfTest
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
-from hpcq.store.query import Selection, median, size_text, variant_names, where
+from hpcq.store.query import median, variant_names
+from hpcq.store.selection import Selection, of_results
 
 #: Words that people use, and the end of the fact's name; {interface} is the interface under test.
 _WORDS = {
@@ -31,13 +33,10 @@ _NOT_KNOWN = "(not known)"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class GroupRow(KernelTest):
     """One test in one group, over pairs and repetitions. level_ratio: its median beside that of all groups; 1.1 is better."""
 
     group: str
-    cluster: str
-    kernel: str
-    message_bytes: int | None
     variant: str
     metric: str
     unit: str
@@ -48,11 +47,6 @@ class GroupRow:
     highest: float
     level_ratio: float | None
 
-    @property
-    def size_text(self) -> str:
-        """Its size for people; empty if the test has none."""
-        return size_text(self.message_bytes)
-
 
 def grouped(database: Connection, selection: Selection, by: str) -> list[GroupRow]:
     """Measured results of the selection by `by`: a word of _WORDS, a kind of group (rack, leaf) or a fact's whole name.
@@ -61,7 +55,7 @@ def grouped(database: Connection, selection: Selection, by: str) -> list[GroupRo
     """
     values = _values(database, by)
     groups: dict[tuple[Any, ...], dict[str, list[tuple[str, float]]]] = {}
-    conditions, bound = where(selection)
+    conditions, bound = of_results(database, selection)
     rows = database.execute(
         "SELECT v.cluster, v.kernel, v.message_bytes, v.parameters, v.metric, v.unit, v.client, v.server, v.value, v.network,"
         " x.attempt_id, j.client_node_id, j.server_node_id"
@@ -89,9 +83,9 @@ def _rows(database: Connection, tests: dict[tuple[Any, ...], dict[str, list[tupl
             if len(groups) > 1 and middle > 0 and median(values) > 0 and better[metric] != "none":
                 level = median(values) / middle if better[metric] == "higher" else middle / median(values)
             spread = (len({pair for pair, _ in members}), len(values), median(values), min(values), max(values))
-            head = (group, cluster, kernel, message_bytes, variants[kernel, parameters], metric, unit)
+            head = (cluster, kernel, message_bytes, group, variants[kernel, parameters], metric, unit)
             found.append(GroupRow(*head, *spread, level))
-    return sorted(found, key=lambda one: (one.cluster, one.kernel, one.message_bytes or 0, one.variant, natural(one.group)))
+    return sorted(found, key=lambda one: (*one.order, one.variant, natural(one.group)))
 
 
 @dataclass(slots=True)
@@ -158,12 +152,9 @@ _JOBS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(KernelTest):
     """The operations of one test on one cluster. buckets: lowest value of each, and how many operations fell into it."""
 
-    cluster: str
-    kernel: str
-    message_bytes: int | None
     variant: str
     unit: str
     buckets: tuple[tuple[float, int], ...]
@@ -220,15 +211,9 @@ def distributions(database: Connection, run: str) -> list[Distribution]:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerValue:
+class PeerValue(MetricOfTest):
     """One metric of one measured result."""
 
-    cluster: str
-    client: str
-    server: str
-    kernel: str
-    parameters: dict[str, Any]
-    metric: str
     unit: str
     value: float
 

@@ -20,7 +20,7 @@ from hpcq.kernels import Better
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric
-from hpcq.store.time_windows import Window
+from hpcq.store.selection import Window
 
 _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1")])
 #: Results of the stretch with this outcome say what became of the test; those that were never tried say nothing.

@@ -1,7 +1,7 @@
 """What the database knows of nodes: one of them whole, and all of them side by side.
 
-    node_story(database, name, window)     one node: verdict, results, partners, changes, events, telling facts
-    node_rows(database, window)            every node: last verdict, last measurement, level beside the others
+    node_story(database, name, selection)     one node: verdict, results, partners, changes, events, telling facts
+    node_rows(database, selection)            every node: last verdict, last measurement, level beside the others
 
 The level of a node is the median, over its series, of what the series reached as a share of the median of all pairs in
 the same test. One slow partner moves one of many series and leaves the median alone; a slow node moves them all. Values
@@ -20,12 +20,12 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
-from hpcq.kernels import unknown_name
+from hpcq.kernels import size_text, unknown_name
 from hpcq.nodelist import names_several, natural
 from hpcq.store.database import Connection
-from hpcq.store.history import COUNTS, within
-from hpcq.store.query import median, size_text
-from hpcq.store.time_windows import Window
+from hpcq.store.history import COUNTS
+from hpcq.store.query import median
+from hpcq.store.selection import ALL_TIME, Selection, Window, of_tables, within
 
 #: Facts that people ask for first, by the end or the beginning of their names.
 _TELLING = ("kernel.release", "cpu.model", "software.os", ".driver", ".firmware", ".speed_bps", ".mtu_bytes")
@@ -114,8 +114,11 @@ def find_node(database: Connection, name: str) -> tuple[str, str, int]:
     raise UserError(message, hint)
 
 
-def node_story(database: Connection, name: str, window: Window) -> NodeStory:
-    """Everything about one node. Raises UserError for a node that the database does not know."""
+def node_story(database: Connection, name: str, selection: Selection) -> NodeStory:
+    """Everything about one node; the selection bounds what is counted and compared.
+
+    Raises UserError for a node that the database does not know.
+    """
     cluster, node, node_id = find_node(database, name)
     verdict = database.execute(
         "SELECT verdict, reason, decided_utc, run FROM v_ledger WHERE cluster = ? AND kind = 'node' AND name = ?",
@@ -124,7 +127,7 @@ def node_story(database: Connection, name: str, window: Window) -> NodeStory:
     boot = database.execute(
         "SELECT boot_id FROM node_boot WHERE node_id = ? ORDER BY last_seen_utc DESC LIMIT 1", (node_id,)
     ).fetchone()
-    counts, first, last = _counts(database, node_id, window)
+    counts, first, last = _counts(database, node_id, selection)
     facts = database.execute(
         "SELECT fact, value, read_utc FROM v_latest_facts WHERE node_id = ? ORDER BY fact", (node_id,)
     ).fetchall()
@@ -136,7 +139,7 @@ def node_story(database: Connection, name: str, window: Window) -> NodeStory:
         counts=counts,
         first_utc=first,
         last_utc=last,
-        partners=tuple(_partners(database, node_id, window)),
+        partners=tuple(_partners(database, node_id, selection)),
         changes=tuple(_changes(database, cluster, node)),
         events=tuple(_events(database, cluster, node)),
         groups={str(row[0]): str(row[1]) for row in database.execute(_GROUPS, (node_id,))},
@@ -148,12 +151,17 @@ def node_story(database: Connection, name: str, window: Window) -> NodeStory:
 _GROUPS = 'SELECT kind, "group" FROM v_groups WHERE node_id = ? ORDER BY kind'
 
 
-def node_rows(database: Connection, window: Window, cluster: str | None = None) -> list[NodeRow]:
-    """Every node of the database, or of one cluster, by name. The stretch bounds what is counted and compared."""
+def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
+    """Every node of the database, or of one cluster, by name. The selection bounds what is counted and compared.
+
+    Where it names tests or facts, only nodes with such results.
+    """
+    cluster = selection.cluster
+    every = selection == Selection(cluster=cluster, window=selection.window, metric=selection.metric)
     levels: dict[tuple[str, str], list[float]] = {}
     partners: dict[tuple[str, str], set[str]] = {}
     counts, left_out = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for test, members in _by_test(_series_medians(database, window, cluster)).items():
+    for test, members in _by_test(_series_medians(database, selection)).items():
         compared = [one.value for one in members if one.n]
         reference = median(compared)
         for one in members:
@@ -172,7 +180,7 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
         "SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,)
     ).fetchall():
         key = (str(row["cluster"]), str(row["node"]))
-        if names_several(key[1]):
+        if names_several(key[1]) or not (every or counts[key]):
             continue
         level = median(levels[key]) if key in levels else None
         last = _last_measured(database, int(row["node_id"]))
@@ -180,13 +188,14 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
     return sorted(found, key=lambda one: (one.cluster, natural(one.node)))
 
 
-def _counts(database: Connection, node_id: int, window: Window) -> tuple[dict[str, int], str | None, str | None]:
-    condition, bound = within(window)
+def _counts(database: Connection, node_id: int, selection: Selection) -> tuple[dict[str, int], str | None, str | None]:
+    condition, bound = of_tables(database, replace(selection, window=ALL_TIME, cluster=None))
+    in_time, times = within(selection.window)
     rows = database.execute(
         "SELECT x.outcome, count(*), min(x.started_utc), max(x.started_utc) FROM result x"
         f" WHERE x.final = 1 AND x.series_id IN ({_OF_NODE})"
-        f" AND ({condition} OR x.started_utc IS NULL AND :all) GROUP BY x.outcome",
-        {"node": node_id, "all": window.from_utc is None and window.until_utc is None, **bound},
+        f" AND {condition} AND ({in_time} OR x.started_utc IS NULL AND :all) GROUP BY x.outcome",
+        {"node_id": node_id, "all": selection.window.from_utc is None and selection.window.until_utc is None, **bound, **times},
     ).fetchall()
     measured = [row for row in rows if row[0] == "measured"]
     return {str(row[0]): int(row[1]) for row in rows}, *(measured[0][2:] if measured else (None, None))
@@ -203,9 +212,9 @@ def _last_measured(database: Connection, node_id: int) -> str | None:
     return row[0] if row else None
 
 
-def _partners(database: Connection, node_id: int, window: Window) -> list[Partner]:
+def _partners(database: Connection, node_id: int, selection: Selection) -> list[Partner]:
     """This node's tests by partner, furthest on the bad side of its own median in the same test first."""
-    tests = _by_test(_series_medians(database, window, None, node_id), at_node=node_id, database=database)
+    tests = _by_test(_series_medians(database, replace(selection, cluster=None), node_id), at_node=node_id, database=database)
     found = []
     for test, members in tests.items():
         reference = median([one.value for one in members if one.n])
@@ -218,24 +227,23 @@ def _partners(database: Connection, node_id: int, window: Window) -> list[Partne
     return sorted(found, key=lambda one: (one.level_ratio, natural(one.partner), one.kernel, one.role))
 
 
-def _series_medians(
-    database: Connection, window: Window, cluster: str | None, node_id: int | None = None
-) -> list[_SeriesMedian]:
-    """The median of each series' main metric in the stretch."""
-    condition, bound = within(window)
+def _series_medians(database: Connection, selection: Selection, node_id: int | None = None) -> list[_SeriesMedian]:
+    """The median of each selected series' metric. A link belongs to both of its clusters."""
+    cluster = selection.cluster
+    condition, bound = of_tables(database, replace(selection, cluster=None))
     query = (
         "SELECT x.series_id, m.value, x.disturbed FROM result x JOIN series se ON se.series_id = x.series_id"
         " JOIN kernel k ON k.kernel_id = se.kernel_id"
-        " JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = k.main_metric_name_id"
+        f" JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = {_METRIC}"
         f" WHERE {COUNTS}{'' if node_id is None else f' AND x.series_id IN ({_OF_NODE})'} AND {condition}"
     )
     values: dict[int, tuple[list[float], list[float]]] = {}
     cursor = database.cursor()
     cursor.row_factory = None
-    for series_id, value, disturbed in cursor.execute(query, {**bound, "node": node_id}):
+    for series_id, value, disturbed in cursor.execute(query, {**bound, "node_id": node_id, "metric": selection.metric}):
         values.setdefault(series_id, ([], []))[disturbed].append(value)
     found = []
-    for series_id, (test, client, server, better) in _heads(database, values, node_id).items():
+    for series_id, (test, client, server, better) in _heads(database, values, selection.metric, node_id).items():
         if cluster in {None, test[0], test[3][-1]}:
             clean, late = values[series_id]
             here, left_out = (clean, len(late)) if clean else (late, 0)
@@ -245,13 +253,18 @@ def _series_medians(
 
 #: The series of a node. Two looks at an index; one condition on both ends would be a look at every series.
 _OF_NODE = (
-    "SELECT series_id FROM series WHERE client_node_id = :node"
-    " UNION ALL SELECT series_id FROM series WHERE server_node_id = :node"
+    "SELECT series_id FROM series WHERE client_node_id = :node_id"
+    " UNION ALL SELECT series_id FROM series WHERE server_node_id = :node_id"
+)
+#: The metric that is read of kernel k.
+_METRIC = (
+    "CASE WHEN :metric IS NULL THEN k.main_metric_name_id"
+    " ELSE (SELECT o.metric_name_id FROM metric_name o WHERE o.kernel_id = k.kernel_id AND o.name = :metric) END"
 )
 
 
 def _heads(
-    database: Connection, wanted: Collection[int], node_id: int | None
+    database: Connection, wanted: Collection[int], metric: str | None, node_id: int | None
 ) -> dict[int, tuple[tuple[Any, ...], str, str, str]]:
     """Test, client, server and good direction of each wanted series.
 
@@ -266,7 +279,8 @@ def _heads(
         int(row[0]): tuple(row)[1:]
         for row in database.execute(
             "SELECT k.kernel_id, k.name, mn.name, mn.unit, mn.better FROM kernel k"
-            " JOIN metric_name mn ON mn.metric_name_id = k.main_metric_name_id"
+            f" JOIN metric_name mn ON mn.metric_name_id = {_METRIC}",
+            {"metric": metric},
         )
     }
     sizes: dict[tuple[int, str], int | None] = {}
@@ -276,16 +290,18 @@ def _heads(
     found = {}
     cursor = database.cursor()
     cursor.row_factory = None
-    for series_id, kernel_id, parameters, client_id, server_id, network, toolchain in cursor.execute(query, {"node": node_id}):
+    for series_id, kernel_id, parameters, client_id, server_id, network, toolchain in cursor.execute(
+        query, {"node_id": node_id}
+    ):
         if series_id not in wanted:
             continue
         key = (kernel_id, parameters)
         if key not in sizes:
             sizes[key] = _size_of(database, series_id)
-        kernel, metric, unit, better = kernels[kernel_id]
+        kernel, name, unit, better = kernels[kernel_id]
         (client, client_cluster), (server, server_cluster) = nodes[client_id], nodes[server_id]
         same = (parameters, network, toolchain, server_cluster)
-        found[series_id] = ((client_cluster, kernel, sizes[key], same, metric, unit), client, server, better)
+        found[series_id] = ((client_cluster, kernel, sizes[key], same, name, unit), client, server, better)
     return found
 
 

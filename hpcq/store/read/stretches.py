@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hpcq import units
 from hpcq.errors import StoreError
 from hpcq.store.database import SCHEMA_VERSION, reading
-from hpcq.store.query import TOOK_PART, columns
+from hpcq.store.query import columns
+from hpcq.store.selection import Selection, of_results
 
 # ruff: noqa: S608 - statements are put together from our own texts; what people choose is always bound
 
@@ -85,16 +86,15 @@ def events_in(
     return [StretchEvent(*row) for row in database.execute(query, _bound(from_utc, until_utc, cluster, node))]
 
 
-def findings_in(
-    database: Connection, from_utc: str, until_utc: str | None, cluster: str | None, node: str | None
-) -> list[FoldedFinding]:
-    """Findings of the stretch, one row per rule, most results first."""
+def findings_in(database: Connection, selection: Selection) -> list[FoldedFinding]:
+    """Findings of the selected results, one row per rule, most results first."""
+    condition, values = of_results(database, selection)
     query = (
         "SELECT rule, result_id, cluster, coalesce(node, '') AS node, meaning, advice, message FROM v_findings"
-        f" WHERE {_WITHIN.format('started_utc')} AND (:node IS NULL OR {TOOK_PART})"
+        f" WHERE result_id IN (SELECT result_id FROM v_results WHERE {condition})"
     )
     groups: dict[str, list[Any]] = {}
-    for row in database.execute(query, _bound(from_utc, until_utc, cluster, node)):
+    for row in database.execute(query, values):
         groups.setdefault(str(row["rule"]), []).append(row)
     found = []
     for rule, rows in groups.items():

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcq.kernels import Better
+from hpcq.kernels import Better, KernelTest
 from hpcq.statistics.rank_sum import mann_whitney, smallest_p
 from hpcq.store.database import Connection
 
@@ -52,12 +52,9 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolchainRow:
+class ToolchainRow(KernelTest):
     """One test and metric with every toolchain. said: whether they differ; p_value: the smallest of the comparisons."""
 
-    cluster: str
-    kernel: str
-    message_bytes: int | None
     variant: str
     metric: str
     unit: str
