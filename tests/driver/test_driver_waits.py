@@ -74,7 +74,7 @@ def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
     assert "sim: answers again" in site.said
 
 
-@pytest.mark.promise("A driver that yields with nothing in the queue asks once a minute, and only whether others still wait.")
+@pytest.mark.promise("A driver that yields with nothing in the queue asks once per minute, and only whether others still wait.")
 def test_a_driver_that_yields_with_an_empty_queue_asks_ever_less_often(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, budget=Budget(gives_way=True))
     site.scheduler.others = (OtherJob("7", sure=True),)
