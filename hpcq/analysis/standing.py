@@ -95,6 +95,26 @@ class Standing:
             return str(Judged.NOT_MEASURED)
         return str(State.FINE) if covered.judged is Judged.JUDGED else str(covered.judged)
 
+    def beside_one_run(self, thing: Thing, names: tuple[str, ...]) -> str | None:
+        """What the nights say of a node, link or group that one run alone calls slow.
+
+        None: nothing against it, for it is told, or too few nights know it. "": it is as it always was. Else words: it is
+        suspected, or its link was measured too rarely.
+        """
+        touching = [
+            one for one in self.causes if one.thing not in {Thing.NODE, Thing.LINK, Thing.PAIR} or set(one.names) & set(names)
+        ]
+        if any(one.is_told for one in touching):
+            return None
+        judged = {one.names for one in self.coverage if one.judged is Judged.JUDGED and one.thing in {Thing.NODE, thing}}
+        if not all((one,) in judged for one in names):
+            return None
+        if any(one.state == State.SUSPECTED for one in touching):
+            return "suspected: slow in this run, and not yet on enough nights to be told"
+        if thing is Thing.LINK and names not in judged and names[::-1] not in judged:
+            return "slow in this run, while both ends are fine with others: measured too rarely to say since when"
+        return ""
+
 
 def standings(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> tuple[Standing, ...]:
     """Where each of these clusters stands at the end of the stretch `since`; coverage counts from its beginning on.

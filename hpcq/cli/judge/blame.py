@@ -17,6 +17,7 @@ from hpcq.units import count_of, human
 
 if TYPE_CHECKING:
     from hpcq.analysis.blame_tables import RunTables
+    from hpcq.analysis.standing import Standing
     from hpcq.localisation import Blame, Culprit
     from hpcq.verdict.words import Verdict
 
@@ -39,11 +40,13 @@ def verdict_of(found: Blame) -> Verdict:
     return Verdict.INCONCLUSIVE if found.undecided else Verdict.PASS
 
 
-def verdicts_of(found: Mapping[str, Blame], read: RunTables | None) -> list[Verdict]:
-    """One verdict per judged test and per test that fails, and NOT COVERED for each planned job that never ran."""
+def verdicts_of(found: Mapping[str, Blame], read: RunTables | None, standing: Standing | None = None) -> list[Verdict]:
+    """One per judged test, per test that fails and per cause that is told; NOT COVERED for each planned job that never ran."""
     from hpcq.verdict.words import Verdict
 
     verdicts = [verdict_of(one) for one in found.values()]
+    if standing is not None:
+        verdicts += [Verdict.DEGRADED for one in standing.causes if one.is_told]
     if read is None:
         return verdicts
     missing = [Verdict.NOT_COVERED] * (read.planned_count - read.ran_count)
@@ -51,10 +54,12 @@ def verdicts_of(found: Mapping[str, Blame], read: RunTables | None) -> list[Verd
     return [*verdicts, *(one.verdict for one in read.failed), *sets, *missing]
 
 
-def print_tests(found: Mapping[str, Blame], read: RunTables | None) -> None:
-    """Print how much was judged, then the outcome test by test. read: of runs; None for a file."""
+def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: Standing | None) -> None:
+    """Print how much was judged, then the outcome test by test. read, standing: of runs; None for a file."""
     if read is not None:
         print_read(read)
+        for cause in standing.causes if standing is not None else ():
+            click.echo(cause.words)
         if not found and not read.failed:
             click.echo("Nobody is named: no test of these runs has a value.")
     else:
@@ -62,7 +67,7 @@ def print_tests(found: Mapping[str, Blame], read: RunTables | None) -> None:
     for test, one in found.items():
         if test:
             click.echo(f"{test}:")
-        print_blame(one, read.units.get(test) if read is not None else None)
+        print_blame(one, read.units.get(test) if read is not None else None, in_run=standing is not None)
         if read is not None and test in read.sleep:
             click.echo(f"idle   {read.sleep[test]}: waking is part of these times, and one level per job is no slow link")
 
@@ -104,7 +109,7 @@ def _print_sets(read: RunTables) -> None:
         click.echo("          hpcq regressions")
 
 
-def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any]:
+def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standing | None) -> dict[str, Any]:
     """One object for all tests; for runs, also one per test."""
     parts = {test: _blame_json(one) for test, one in found.items()}
     if read is None:
@@ -123,6 +128,12 @@ def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any
             if ends not in place:
                 place.append(ends)
         merged["undecided"] = merged["undecided"] or not one.blamed
+    for cause in standing.causes if standing is not None else ():
+        if cause.is_told and cause.thing in {"node", "group"} and cause.names[0] not in merged[f"{cause.thing}s"]:
+            merged[f"{cause.thing}s"].append(cause.names[0])
+        if cause.is_told and cause.thing in {"link", "pair"} and sorted(cause.names) not in map(sorted, merged["links"]):
+            merged["links"].append(list(cause.names))
+    merged["causes"] = [] if standing is None else [one.to_json() for one in standing.causes]
     merged["tests"] = [{"test": test, **part} for test, part in parts.items()]
     merged["failed"] = [{**asdict(one), "words": one.words} for one in read.failed]
     merged["flaws"] = dict(read.flaws)
@@ -132,8 +143,8 @@ def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any
     return merged
 
 
-def print_blame(found: Blame, unit: str | None) -> None:
-    """Print the outcome of one test. unit: of its values; None for a file, which does not say."""
+def print_blame(found: Blame, unit: str | None, *, in_run: bool) -> None:
+    """Print the outcome of one test. unit: of its values; None for a file. in_run: of one run whose nights came before."""
     if found.healthy_value is not None and found.noise_ratio is not None:
         click.echo(
             f"{count_of(found.result_count, 'result')}; a healthy pair gets {human(found.healthy_value, unit)}, "
@@ -144,7 +155,7 @@ def print_blame(found: Blame, unit: str | None) -> None:
     for culprit in found.together:
         click.echo(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
     if not (found.groups or found.nodes or found.links or found.together):
-        click.echo("Nobody is named." if found.undecided else _nobody_is_slow(found))
+        click.echo("Nobody is named." if found.undecided else _nobody_is_slow(found, " next to the others" if in_run else ""))
     if found.noise_count:
         click.echo(
             f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
@@ -160,10 +171,10 @@ def print_blame(found: Blame, unit: str | None) -> None:
             click.echo(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
 
 
-def _nobody_is_slow(found: Blame) -> str:
+def _nobody_is_slow(found: Blame, beside: str) -> str:
     if found.smallest_effect_ratio is None:
-        return "Nobody is slow."
-    return f"Nobody is slow: none by {100 * found.smallest_effect_ratio:.2g} % or more, and less was not looked for."
+        return f"Nobody is slow{beside}."
+    return f"Nobody is slow{beside}: none by {100 * found.smallest_effect_ratio:.2g} % or more, and less was not looked for."
 
 
 def _culprit_line(culprit: Culprit) -> str:
@@ -246,10 +257,12 @@ def blame(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Name the slow node, link or group in a table of pair results, or the pairs to measure next.
 
-    Without --pairs it reads the latest run. Every test of a run is a table with one row per job: the repetitions of one job
-    share its luck. It names nothing on fewer than three slow jobs; a test that fails counts as slow. Findings of the
-    evidence that explain it come first. When you have measured the pairs that it asked for, name both runs with --run: it
-    judges them together. In a file, results of the same round ran at the same time.
+    Without --pairs it reads the latest run. It begins with what the nights until that run say, as `hpcq regressions` does:
+    lines with `told:` and `suspected:`. Then it compares the nodes of the run with each other. Every test is a table with
+    one row per job: the repetitions of one job share its luck. It names nothing on fewer than three slow jobs, and no node or
+    link that its earlier nights show to be as always; a test that fails counts as slow. Findings of the evidence that explain
+    it come first. When you have measured the pairs that it asked for, name both runs with --run: it judges them together. In
+    a file, results of the same round ran at the same time.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
@@ -267,26 +280,27 @@ def blame(  # noqa: PLR0917 - Click passes by name
     _check_words(pairs_file, runs, campaign, like)
     groups = read_groups(groups_file) if groups_file else None
     read: RunTables | None = None
+    standing: Standing | None = None
     if pairs_file is not None:
         tables = [("", better == Better.HIGHER, PairTable.from_rows(read_pairs(pairs_file), groups))]
         place, source = cluster, None
     else:
-        read, source = _read_runs(database, runs or ["latest"], cluster, groups)
+        read, source, standing = _read_runs(database, runs or ["latest"], cluster, groups)
         tables, place = list(read.tables), read.cluster
     found = {
         test: find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
         for test, higher, table in tables
     }
     if read is not None:
-        found = {test: _enough(one) for test, one in found.items()}
+        found = {test: _enough(one, standing) for test, one in found.items()}
     written = _write(campaign, like, source, place, found) if campaign else False
     if as_json:
-        print_json(blame_json(found, read))
+        print_json(blame_json(found, read, standing))
     else:
-        print_tests(found, read)
+        print_tests(found, read, standing)
         if campaign:
             click.echo(f"run them with: hpcq run {campaign}" if written else f"nothing is open: {campaign} was not written")
-    return Tally.of(verdicts_of(found, read)).exit_code
+    return Tally.of(verdicts_of(found, read, standing)).exit_code
 
 
 def _check_words(pairs_file: str | None, runs: Sequence[str], campaign: str | None, like: str | None) -> None:
@@ -302,27 +316,40 @@ def _check_words(pairs_file: str | None, runs: Sequence[str], campaign: str | No
 
 def _read_runs(
     database: Path, runs: Sequence[str], cluster: str | None, groups: dict[str, str] | None
-) -> tuple[RunTables, str]:
-    """The tables of these runs, and the text of the last one's campaign."""
+) -> tuple[RunTables, str, Standing | None]:
+    """The tables of these runs, the text of the last one's campaign, and where the cluster stood after it."""
     from hpcq.analysis.blame_tables import tables_of
+    from hpcq.analysis.standing import standings
     from hpcq.store.database import reading
     from hpcq.store.ledger import campaign_text
     from hpcq.store.selection import find_run
 
     with reading(database) as connection:
         names = [find_run(connection, name) for name in runs]
-        return tables_of(connection, names, cluster, groups), campaign_text(connection, names[-1]) or ""
+        read = tables_of(connection, names, cluster, groups)
+        standing = next(iter(standings(connection, [read.cluster], names[-1])), None)
+        return read, campaign_text(connection, names[-1]) or "", standing
 
 
-def _enough(found: Blame) -> Blame:
-    """Turn culprits with fewer than three slow jobs into open questions."""
+def _enough(found: Blame, standing: Standing | None) -> Blame:
+    """Leave out culprits with fewer than three slow jobs, and those of whom earlier nights know better.
+
+    Where the nights of a node are enough to judge it, they decide whether it is told: one run alone does not. What they only
+    suspect stays an open question; what is as in earlier nights is none.
+    """
     from dataclasses import replace
 
-    few = [one for one in (*found.nodes, *found.links, *found.groups) if one.slow_count < JOBS_MIN]
-    if not few:
+    from hpcq.judge.causes import Thing
+
+    culprits = (*found.nodes, *found.links, *found.groups)
+    known = {one: standing.beside_one_run(Thing(one.kind.value), one.names) for one in culprits if standing is not None}
+    gone = [one for one in culprits if known.get(one) == ""]
+    few = [one for one in culprits if one not in gone and (known.get(one) or one.slow_count < JOBS_MIN)]
+    if not few and not gone:
         return found
-    questions = [f"{' - '.join(one.names)}: {_rests_on(one)}" for one in few]
+    questions = [f"{' - '.join(one.names)}: {known.get(one) or _rests_on(one)}" for one in few]
     pairs = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
+    few += gone
     return replace(
         found,
         nodes=tuple(one for one in found.nodes if one not in few),
