@@ -14,6 +14,8 @@ from hpcq.verdict.words import Tally, Verdict
 
 #: What people say of a change so that it is no alarm.
 _CLOSED = {"expected", "false"}
+#: The method of a level that was recorded as a change and still holds.
+RECORDED = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +133,21 @@ def is_unclear(level: Level) -> bool:
     return level.verdict.value == "inconclusive" and level.direction != "better"
 
 
-def tally_of(judged: Judged, worse: Sequence[Changed], unclear: Collection[int]) -> Tally:
-    """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none."""
+def tally_of(judged: Judged, worse: Sequence[Changed], unclear: Collection[int], fine: Collection[int] = frozenset()) -> Tally:
+    """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none.
+
+    fine: series (by series_id) that pass with their nodes, also where they have few values of their own.
+    """
     directions: dict[int, set[str]] = {}
     for one in worse:
         directions.setdefault(one.row.series_id, set()).add(one.level.direction)
     verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
-    open_ones = set(unclear) - directions.keys()
+    too_few = {row.series_id for row in judged.too_few}
+    open_ones = (too_few | set(unclear)) - directions.keys() - set(fine)
     beside_work = {row.series_id for row in judged.disturbed} - open_ones
-    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + judged.too_few_count + len(beside_work))
+    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + len(beside_work))
     verdicts += [Verdict.NOT_COVERED] * len({row.series_id for row in judged.missing} - open_ones)
-    return Tally.of(verdicts + [Verdict.PASS] * len(judged.judged_ids - directions.keys() - open_ones))
+    return Tally.of(verdicts + [Verdict.PASS] * len((judged.judged_ids | too_few) - directions.keys() - open_ones))
 
 
 def _number(value: float) -> float | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcq.analysis.bulk_points import SeriesPoints
-from hpcq.analysis.change import Changed, Explained
+from hpcq.analysis.change import RECORDED, Changed, Explained
 from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection, transaction, writing
 from hpcq.store.history import Metric, SeriesRow
@@ -128,7 +128,7 @@ def _still(database: Connection, record: Mapping[str, object], track: SeriesPoin
         return None
     reason = f"reported on {str(record['found_utc'])[:10]}, and the level still holds"
     return Level(
-        ComparisonVerdict.DEGRADED, str(record["direction"]), "recorded", index, 0, len(track.value), before, now,
+        ComparisonVerdict.DEGRADED, str(record["direction"]), RECORDED, index, 0, len(track.value), before, now,
         now / before if before > 0 < now else None, None, None, None, index, len(track.value) - index, reason,
     )  # fmt: skip
 

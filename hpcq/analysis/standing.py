@@ -8,20 +8,26 @@ Every verb that judges asks here, so that none says fine of what another calls s
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hpcq.analysis.change import Changed
+from hpcq.analysis.change import RECORDED, Changed
+from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
-from hpcq.judge.judging import judge
 from hpcq.store.database import Connection
-from hpcq.store.history import metrics_of
-from hpcq.store.read.judged_values import job_values
+from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.selection import Window, moment, window
 
 #: Sorts after every continuation of a time.
 _BEHIND = "~"
+#: What is suspected to give this share of before, or less, is no pass until it is settled.
+DOUBTFUL_RATIO = 0.9
+#: So many series of a node that is suspected say the same as the suspicion.
+AGREEING_SERIES = 3
+#: Fewer jobs than this decide nothing against what many nights say.
+JOBS_MIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +68,13 @@ class ClusterCause:
         """`told: node alpha/n3: 50 % worse than before, ..., since 2026-11-20 02:00 UTC`."""
         return f"{self.state}: {self.name}: {self.reason}, since {self.since_utc[:16].replace('T', ' ')} UTC"
 
-    def touches(self, nodes: Collection[str]) -> bool:
-        """Whether it concerns any test of these nodes of its cluster. What is no node or link concerns all of them."""
-        if self.thing == Thing.NODE:
-            return self.names[0] in nodes
-        if self.thing in {Thing.LINK, Thing.PAIR}:
-            return all(one in nodes for one in self.names)
-        return True
+    def concerns(self, client: str, server: str) -> bool:
+        """Whether it can make a test of this pair worse. What is no node or link can for all of them."""
+        if self.thing == Thing.PAIR:
+            return self.names == (client, server)
+        if self.thing == Thing.LINK:
+            return set(self.names) == {client, server}
+        return self.thing != Thing.NODE or self.names[0] in {client, server}
 
     def to_json(self) -> dict[str, Any]:
         """All fields, by name."""
@@ -77,23 +83,38 @@ class ClusterCause:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One cluster on the newest night of a stretch. causes: told, then suspected."""
+    """One cluster on the newest night of a stretch. causes: told, then suspected. judged_nodes: with nights enough."""
 
     cluster: str
     newest_run: str
     causes: tuple[ClusterCause, ...]
     coverage: tuple[Coverage, ...]
+    judged_nodes: frozenset[str]
 
-    def of_node(self, node: str) -> str:
-        """A word on one node: told, suspected, fine, or what is missing to say so."""
-        states = {one.state for one in self.causes if one.thing == Thing.NODE and one.names[0] == node}
-        for state in (State.TOLD, State.SUSPECTED):
-            if state in states:
-                return str(state)
+    def judges(self, client: str, server: str) -> bool:
+        """Whether both ends of a pair have nights enough to be judged: then the causes say whether a test of it is worse."""
+        return client in self.judged_nodes and server in self.judged_nodes
+
+    def says_of(self, client: str, server: str) -> str:
+        """The worst state of a cause that touches a pair: told, suspected, or fine where there is none."""
+        states = {one.state for one in self.causes if one.concerns(client, server)}
+        return str(next((one for one in (State.TOLD, State.SUSPECTED) if one in states), State.FINE))
+
+    def doubts(self, client: str, server: str) -> bool:
+        """Whether something that touches a pair is suspected to have lost a tenth or more: then none of its tests passes."""
+        return any(
+            one.state == State.SUSPECTED and one.ratio <= DOUBTFUL_RATIO and one.concerns(client, server) for one in self.causes
+        )
+
+    def of_node(self, node: str) -> tuple[str, ClusterCause | None]:
+        """A word on one node: told, suspected, fine, or why neither can be said; and the cause, if there is one."""
+        its = [one for one in self.causes if one.thing == Thing.NODE and one.names[0] == node]
+        for one in sorted(its, key=lambda cause: not cause.is_told):
+            return one.state, one
         covered = next((one for one in self.coverage if one.thing is Thing.NODE and one.names == (node,)), None)
         if covered is None:
-            return str(Judged.NOT_MEASURED)
-        return str(State.FINE) if covered.judged is Judged.JUDGED else str(covered.judged)
+            return str(Judged.NOT_MEASURED), None
+        return str(State.FINE if covered.judged is Judged.JUDGED else covered.judged), None
 
     def beside_one_run(self, thing: Thing, names: tuple[str, ...]) -> str | None:
         """What the nights say of a node, link or group that one run alone calls slow.
@@ -106,8 +127,9 @@ class Standing:
         ]
         if any(one.is_told for one in touching):
             return None
-        judged = {one.names for one in self.coverage if one.judged is Judged.JUDGED and one.thing in {Thing.NODE, thing}}
-        if not all((one,) in judged for one in names):
+        judged = {one.names for one in self.coverage if one.judged is Judged.JUDGED and one.thing is thing}
+        known = names in judged if thing is Thing.GROUP else self.judged_nodes.issuperset(names)
+        if not known:
             return None
         if any(one.state == State.SUSPECTED for one in touching):
             return "suspected: slow in this run, and not yet on enough nights to be told"
@@ -123,6 +145,10 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
     name; None is each kernel's main one. All nodes and earlier nights are read: what everything has in common is seen only
     where everything is read. A cluster without values is left out. Raises UserError for words that name no time.
     """
+    # They load numpy, which verbs that only read do not need.
+    from hpcq.judge.judging import judge
+    from hpcq.store.read.judged_values import job_values
+
     begin, until = _bounds(database, since)
     found = []
     for cluster in sorted(set(clusters)):
@@ -134,25 +160,26 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
         judgement = judge(values, first=first)
         names = [night.name for night in values.nights]
         causes = tuple(_cause(cluster, one, utc, names) for one in judgement.causes if one.state is not State.ENDED)
-        found.append(Standing(cluster, names[-1], causes, judgement.coverage))
+        coverage = judgement.coverage
+        nodes = frozenset(one.names[0] for one in coverage if one.thing is Thing.NODE and one.judged is Judged.JUDGED)
+        found.append(Standing(cluster, names[-1], causes, coverage, nodes))
     return tuple(found)
 
 
 def touching(
-    standing: Iterable[Standing], pairs: Iterable[tuple[str, str, str]], changes: Iterable[tuple[Changed, str | None]] = ()
+    found: Iterable[Standing], pairs: Iterable[tuple[str, str, str]], changes: Iterable[tuple[Changed, str | None]] = ()
 ) -> list[ClusterCause]:
-    """Causes that concern any of these pairs (cluster, client, server); of nodes and links only what touches them.
+    """The causes that can make a test of one of these pairs (cluster, client, server) worse.
 
     changes: those of single series, each with what a person said of it. What was told is `expected` where a person declared
     all of its changes expected or false.
     """
-    ends = {(cluster, frozenset((client, server))) for cluster, client, server in pairs}
-    declared = list(changes)
+    ends, declared = set(pairs), list(changes)
     return [
         _with_expected(cause, declared)
-        for one in standing
+        for one in found
         for cause in one.causes
-        if any(cluster == one.cluster and cause.touches(nodes) for cluster, nodes in ends)
+        if any(cluster == one.cluster and cause.concerns(client, server) for cluster, client, server in ends)
     ]
 
 
@@ -161,11 +188,51 @@ def _with_expected(cause: ClusterCause, changes: Iterable[tuple[Changed, str | N
         state in {"expected", "false"}
         for one, state in changes
         if one.row.cluster == cause.cluster
-        and cause.touches((one.row.client, one.row.server))
+        and cause.concerns(one.row.client, one.row.server)
         and one.level.sure
         and one.level.direction != "better"
     ]
     return replace(cause, state="expected") if cause.is_told and its and all(its) else cause
+
+
+@dataclass(frozen=True, slots=True)
+class BesideNights:
+    """What the nights say of single series. noise: changes that are no alarm, by id(). unclear, fine: by series_id."""
+
+    noise: frozenset[int] = frozenset()
+    unclear: frozenset[int] = frozenset()
+    fine: frozenset[int] = frozenset()
+
+
+def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterable[Standing]) -> BesideNights:
+    """Hold what single series say against the nights of their clusters, where both ends of a series are judged.
+
+    Of thousands of series some always look worse by chance: without anything that is told, that is noise. Not so what
+    brings nothing any more, what was recorded before, and what three series or more of one suspected node say. Unclear is
+    what both suspect, and what touches a thing that is suspected to have lost a tenth. The rest is as fine as its nodes,
+    also where it has few values of its own.
+    """
+    by_cluster = {one.cluster: one for one in found}
+    sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"better", "gone"}]
+    said_by = Counter((one.row.cluster, node) for one in sure for node in {one.row.client, one.row.server})
+    noise, unclear, fine = set[int](), set[int](), set[int]()
+    for one in sure:
+        row = one.row
+        standing = by_cluster.get(row.cluster)
+        if standing is None or one.level.method == RECORDED or not standing.judges(row.client, row.server):
+            continue
+        suspected = {cause.names[0] for cause in standing.causes if cause.thing == Thing.NODE}
+        agreed = any(node in suspected and said_by[row.cluster, node] >= AGREEING_SERIES for node in (row.client, row.server))
+        if standing.says_of(row.client, row.server) != State.TOLD and not agreed:
+            noise.add(id(one))
+            unclear |= {row.series_id} if standing.says_of(row.client, row.server) == State.SUSPECTED else set()
+    for row in rows:
+        standing = by_cluster.get(row.cluster)
+        if standing is not None and standing.doubts(row.client, row.server):
+            unclear |= {row.series_id} & judged.judged_ids
+        elif standing is not None and standing.judges(row.client, row.server):
+            fine |= {row.series_id} if standing.says_of(row.client, row.server) == State.FINE else set()
+    return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 
 
 def _bounds(database: Connection, since: str) -> tuple[str, str | None]:

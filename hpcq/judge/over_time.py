@@ -10,8 +10,8 @@
 
 p is counted, not assumed: how often did things of this level, at this site, stray so far from what was expected of
 them? Beyond what was seen, the tail is continued as an exponential, and never below a twentieth of what the count can
-show: so one night alone accuses nobody where the history is short. A level with one thing has nobody to count among,
-and takes Student's t with three degrees of freedom. What a thing keeps from night to night (AR(1), sticky modes) is
+show. A level with one thing has nobody to count among, and a small or young site has counted too little: they take
+Student's t with three degrees of freedom. What a thing keeps from night to night (AR(1), sticky modes) is
 predicted before it is judged; where sums still grow more than chance allows, the bound grows with them
 (exponential tail of such sums: Asmussen 2003, "Applied Probability and Queues", ch. XIII).
 """
@@ -54,8 +54,10 @@ NEW_NIGHTS = 5
 COUNT_DELAY = 4
 #: A change begins on the night that finds no more than this sum: a healthy thing's stays below it on most nights.
 BEGINS = 1.0
-#: With fewer values counted, tonight's things are compared with each other alone.
-ENOUGH_COUNTED = 20
+#: With fewer values counted, Student's t with three degrees of freedom says how far things stray: a small or young site.
+FEW_COUNTED = 200
+#: There, a thing with fewer nights than this is compared with those measured tonight, too.
+FEWEST_NIGHTS = 3
 #: Above this part of the bound a thing's newest values are not learned from.
 DOUBT = 0.7
 #: Logarithm of the odds for the old level at which what was told has ended; one night adds at most half of it.
@@ -324,10 +326,10 @@ class OverTime:
             if not self.pooled:
                 chance[rows, column] = student_tail_3(far)
                 continue
-            counted = self._counted_chance(column, far)
-            new = self.nights.max(axis=1)[rows] < NEW_NIGHTS
-            if new.any() or self.counts[column].sum() < ENOUGH_COUNTED:
-                new |= self.counts[column].sum() < ENOUGH_COUNTED
+            few = self.counts[column].sum() < FEW_COUNTED
+            counted = student_tail_3(far) if few else self._counted_chance(column, far)
+            new = self.nights.max(axis=1)[rows] < (FEWEST_NIGHTS if few else NEW_NIGHTS)
+            if new.any():
                 rank = np.argsort(np.argsort(-far, kind="stable"), kind="stable") + 1.0
                 counted = np.where(new, np.maximum(counted, rank / (len(far) + 1)), counted)
             chance[rows, column] = counted
@@ -336,8 +338,6 @@ class OverTime:
     def _counted_chance(self, column: int, far: Floats) -> Floats:
         counts = self.counts[column]
         total = counts.sum()
-        if total < ENOUGH_COUNTED:
-            return np.zeros(len(far))
         beyond = np.append(np.cumsum(counts[::-1])[::-1], 0.0)
         place = np.clip(np.searchsorted(_EDGES, far, side="right") - 1, 0, len(counts) - 1)
         lower, upper = _EDGES[place], _EDGES[place + 1]

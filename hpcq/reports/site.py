@@ -133,7 +133,7 @@ def _nodes(
     declared, changes = state
     for row in rows:
         path = page_path("node", f"{row.cluster}/{row.node}")
-        stands = standing.of_node(row.node) if standing is not None else ""
+        stands = standing.of_node(row.node)[0] if standing is not None else ""
         if site.is_due(path, (row.last_measured_utc, row.verdict, stands, declared, sorted(changes))):
             here = (standing,) if standing is not None else ()
             wanted = Selection(cluster=row.cluster, node=row.node)

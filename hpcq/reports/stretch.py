@@ -13,7 +13,7 @@ from hpcq.analysis.change import Changed, Explained, Judged, alarms, is_unclear,
 from hpcq.analysis.change_blocks import Block, blocks_of
 from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
-from hpcq.analysis.standing import ClusterCause, Standing, standings, touching
+from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, standings, touching
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing
@@ -148,7 +148,7 @@ def _context(
         "counts": counts,
         "runs": runs_in(database, from_utc, until_utc, cluster)[:_ROWS_MAX],
         "causes": found.causes,
-        "states": {(one.cluster, row.node): one.of_node(row.node) for one in found.standing for row in levels},
+        "states": {(one.cluster, row.node): one.of_node(row.node)[0] for one in found.standing for row in levels},
         "blocks": found.blocks[:_ROWS_MAX],
         "timelines": _pictures(database, found.blocks, until_utc),
         "unfit": found.unfit,
@@ -170,15 +170,15 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
     rows = [row for row in select(database, wanted) if row.kernel in metrics]
     sets = [row for row in rows if names_several(row.server)] if node is not None else []
     rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
-    judged, worse, tally, declared = _searched(database, rows, metrics, from_utc, until_utc, wanted.facts)
     if standing is None:
         standing = () if wanted.facts else standings(database, {row.cluster for row in rows}, since, wanted.metric)
+    judged, worse, tally, declared = _searched(database, rows, metrics, (from_utc, until_utc), wanted.facts, standing)
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
     blocks = blocks_of(worse, known, groups)
     together: list[str] = []
     if sets:
-        judged_sets, slow, said, _ = _searched(database, sets, metrics, from_utc, until_utc, wanted.facts)
+        judged_sets, slow, said, _ = _searched(database, sets, metrics, (from_utc, until_utc), wanted.facts)
         together.append(f"tests of several nodes together, which name none of them: {said.first_line('series', 'series')}")
         known += [row for row in sets if row.series_id in judged_sets.judged_ids]
         found = blocks_of([*worse, *slow], known, groups)
@@ -202,21 +202,29 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     database: Connection,
     rows: Sequence[SeriesRow],
     metrics: Mapping[str, Metric],
-    from_utc: str,
-    until_utc: str | None,
+    stretch: tuple[str, str | None],
     facts: Sequence[tuple[str, str]],
+    standing: Sequence[Standing] = (),
 ) -> tuple[Judged, list[Explained], Tally, list[tuple[Changed, str | None]]]:
     """Judge these series: all that was found, the changes for the worse that nobody declared expected, the tally, and all
     sure changes but those for the better, each with what a person said of it.
     """
+    from_utc, until_utc = stretch
     begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
     judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc), facts=facts)
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
     told = [explained(database, one) for one in sure]
     states = known_states(database, sure)
-    worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
-    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
-    return judged, worse, tally_of(judged, [one.changed for one in worse], unclear), list(zip(sure, states, strict=True))
+    beside = beside_nights(judged, rows, standing)
+    alarming = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
+    worse = [one for one in alarming if id(one.changed) not in beside.noise]
+    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | beside.unclear
+    return (
+        judged,
+        worse,
+        tally_of(judged, [one.changed for one in worse], unclear, beside.fine),
+        list(zip(sure, states, strict=True)),
+    )
 
 
 def of_sets(database: Connection, wanted: Selection, since: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def test_a_series_that_works_again_is_not_gone(tmp_path: Path, say: Any) -> None
     for day in range(-14, 0):
         made.night(day, failing=["n2"] if -5 <= day < -2 else [])
     code, found, _ = say(made, "regressions", "--since", "2026-11-10", "--json")
-    assert (code, found["changes"]) == (0, [])
+    assert (code, found["changes"]) == (4, [])  # two nights are not enough to trust it again
 
 
 @pytest.mark.promise("`regressions --since A..B` reports nothing that came after B.")
@@ -132,10 +132,10 @@ def test_one_change_is_one_record_and_expected_holds(tmp_path: Path, say: Any) -
 def test_what_was_told_and_recorded_is_told_until_its_level_ends(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     for day in range(-60, -36):
-        made.night(day, levels={"n2": 0.96 if day >= -41 else 1.0})
+        made.night(day, levels={"n2": 0.9 if day >= -41 else 1.0})
     assert say(made, "regressions", "--since", "2026-10-01", "--record")[0] == 3
     for day in range(-36, -6):
-        made.night(day, levels={"n2": 0.96}, noise=0.15)  # in such noise no search finds a step of 4 %
+        made.night(day, levels={"n2": 0.9}, noise=0.4)  # in such noise no search finds a step of 10 %
     code, found, _ = say(made, "regressions", "--since", "2026-10-01", "--json")
     assert code == 3
     assert [one["reason"][:11] for one in found["changes"] if one["server"] == "n2"] == ["reported on"]

@@ -13,10 +13,14 @@ from hpcq.cli.judge.regressions import pairs_json
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
 from hpcq.cli.output import Column, print_json, print_rows, verdict_style
 from hpcq.cli.read.results import print_flaws
+from hpcq.errors import Exit
 from hpcq.nodelist import names_several, nodes_of
 
 if TYPE_CHECKING:
-    from hpcq.analysis.pairing import Compared
+    from collections.abc import Mapping
+
+    from hpcq.analysis.pairing import Compared, Pairing
+    from hpcq.analysis.standing import Standing
     from hpcq.store.history import Metric, SeriesRow
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
@@ -54,15 +58,18 @@ def compare(  # noqa: PLR0917 - Click passes by name
     """Compare two runs or stretches, pair by pair and parameter by parameter; B is judged against A.
 
     A and B are runs, campaigns (their last run), baseline:NAME, or stretches of time. What was measured in A and only fails
-    in B is `gone`. The first line says how much was judged. Exit code 3 when something got worse or is gone, 4 when too little
-    was measured to tell: nothing in both, something unclear, or something that B planned and did not measure; also when A and B
-    are the same results. Flaws of nodes that the evidence shows in B and not in A come first.
+    in B is `gone`. What the nights until B say (`told:`, as in `hpcq regressions`) stands above the table; a test that is
+    worse by fewer than three jobs on a side is unclear where these nights say nothing of it. The first line says how much was
+    judged. Exit code 3 when something got worse, is gone or is told, 4 when too little was measured to tell: nothing in both,
+    something unclear, or something that B planned and did not measure; also when A and B are the same results. Flaws of nodes
+    that the evidence shows in B and not in A come first.
 
     \b
     Example: hpcq compare baseline:good latest
              hpcq compare 90d..30d 30d --kernel tcp_stream
     """
     from hpcq.analysis.pairing import compare_windows
+    from hpcq.analysis.standing import standings, touching
     from hpcq.store.database import reading
     from hpcq.store.read.evidence_queries import new_flaws
     from hpcq.store.selection import window
@@ -72,40 +79,77 @@ def compare(  # noqa: PLR0917 - Click passes by name
         windows = [window(connection, text) for text in (a, b)]
         same = _are_the_same(*windows)
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
+        ends = {(row.cluster, row.client, row.server) for row in found}
+        known = () if wanted.facts else standings(connection, {row.cluster for row in found}, b, wanted.metric)
+        told = [one for one in touching(known, ends) if one.is_told]
         nodes = {(row.cluster, one) for row in found for one in nodes_of(row.client, row.server)}
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.
-        compared = replace(compared, both=(), only_a=(), only_b=(), missing=())
+        compared, told = replace(compared, both=(), only_a=(), only_b=(), missing=()), []
+    by_cluster = {one.cluster: one for one in known}
+    compared = replace(compared, both=tuple(_beside_nights(one, by_cluster) for one in compared.both))
     rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
     tally = _tally(compared)
+    code = Exit.DEGRADED if told else tally.exit_code
     if as_json:
         only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
-        print_json({"a": a, "b": b, "judged": tally.to_json(), "flaws": flaws, "pairs": rows, **only_in})
-        return tally.exit_code
-    told = [row for row in rows if everything or row["verdict"] != "same"]
-    told.sort(key=lambda row: _ORDER.index(row["verdict"]))
+        print_json(
+            {
+                "a": a,
+                "b": b,
+                "judged": tally.to_json(),
+                "causes": [one.to_json() for one in told],
+                "flaws": flaws,
+                "pairs": rows,
+                **only_in,
+            }
+        )
+        return code
+    shown = [row for row in rows if everything or row["verdict"] != "same"]
+    shown.sort(key=lambda row: _ORDER.index(row["verdict"]))
     only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}"
     only = only if compared.only_a or compared.only_b else ""
     missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
     if same:
         click.echo(f"{tally.first_line('test of a pair')}; {a} and {b} are the same results", err=True)
-        return tally.exit_code
+        return code
     if not rows:
         nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
         click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
-        return tally.exit_code
+        for cause in told:
+            click.echo(f"in B {cause.words}")
+        return code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
     click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
+    for cause in told:
+        click.echo(f"in B {cause.words}")
     print_flaws(flaws)
-    print_rows(told, _COMPARED, empty="no pair differs")
-    return tally.exit_code
+    print_rows(shown, _COMPARED, empty="no pair differs")
+    return code
 
 
 def _are_the_same(a: Window, b: Window) -> bool:
     """Whether two windows select the same results, however they are written."""
     return replace(a, text="") == replace(b, text="")
+
+
+def _beside_nights(one: Pairing, standings: Mapping[str, Standing]) -> Pairing:
+    """Call a test unclear that is worse by fewer than three jobs on a side, where the nights of both ends say nothing of it."""
+    from hpcq.analysis.standing import JOBS_MIN
+    from hpcq.judge.causes import State
+    from hpcq.statistics import ComparisonVerdict
+
+    level, row = one.level, one.row
+    standing = standings.get(row.cluster)
+    few = min(level.before_count, level.after_count) < JOBS_MIN
+    if standing is None or not few or _verdict(level) != "worse" or not standing.judges(row.client, row.server):
+        return one
+    if standing.says_of(row.client, row.server) != State.FINE:
+        return one
+    reason = f"{level.reason}; but the nights until then show nothing, and fewer than {JOBS_MIN} jobs on a side decide nothing"
+    return replace(one, level=replace(level, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason))
 
 
 def _with_pairs(told: dict[str, Any], row: SeriesRow, compared: Compared) -> dict[str, Any]:

@@ -203,26 +203,31 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.change_blocks import blocks_of
     from hpcq.analysis.changed import explained
     from hpcq.analysis.recorded import known_states, record_changes
-    from hpcq.analysis.standing import standings, touching
+    from hpcq.analysis.standing import beside_nights, standings, touching
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
 
     with reading(database) as connection:
         judged, rows = _judge(connection, wanted, since, against)
-        chosen_ones = sorted((one for one in judged.changes if _is_told(one.level, everything)), key=_severity)
+        # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
+        whole = against is None and not wanted.facts
+        found = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if whole else ()
+        beside = beside_nights(judged, rows, found)
+        chosen_ones = [
+            one for one in judged.changes if _is_told(one.level, everything) and (everything or id(one) not in beside.noise)
+        ]
+        chosen_ones.sort(key=_severity)
         told = [explained(connection, one) for one in chosen_ones]
         states = known_states(connection, chosen_ones)
-        # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
-        seen = against is None and not wanted.facts
-        standing = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if seen else ()
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
     changes = [(one.changed, state) for one, state in zip(told, states, strict=True)]
-    causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), changes)
-    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
-    worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
-    tally = tally_of(judged, worse, unclear)
+    causes = touching(found, ((row.cluster, row.client, row.server) for row in rows), changes)
+    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | beside.unclear
+    worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
+    counted = [one.changed for one in worse if id(one.changed) not in beside.noise]
+    tally = tally_of(judged, counted, unclear, beside.fine)
     if as_json:
         counts = {name: getattr(judged, name) for name in _COUNTS}
         print_json(

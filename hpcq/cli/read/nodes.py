@@ -26,13 +26,15 @@ from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
-    from hpcq.store.read.nodes import NodeRow, NodeStory
+    from hpcq.store.read.nodes import NodeStory
     from hpcq.store.selection import Selection
 
 _NODE = (
     Column("cluster"),
     Column("node"),
-    Column("verdict", "last verdict", style=verdict_style),
+    Column("judged"),
+    Column("judged_ratio", "of before"),
+    Column("verdict", "last acceptance", style=verdict_style),
     Column("last_measured_utc", "last measured"),
     Column("result_count", "results"),
     Column("partner_count", "partners"),
@@ -125,9 +127,11 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
 
-    The list has the last verdict of each node, its last measurement, and its level: the median over its tests and partners,
-    each as a share of the median of all pairs in the same test. 90 % means 10 % worse than usual, whichever direction the
-    metric has. Results beside other work are left out.
+    The list has what the nights say of each node, as `hpcq regressions` does: told, suspected, fine, too few jobs, or not
+    measured; with told and suspected, what is left of what it gave before. Then come its last verdict of an acceptance, its
+    last measurement, and its level beside the others: the median over its tests and partners, each as a share of the median
+    of all pairs in the same test. 90 % means 10 % worse, whichever direction the metric has. Results beside other work are
+    left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
     with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes
@@ -173,6 +177,7 @@ def _one_node(database: Path, name: str, since: str, wanted: Selection, *, every
 def _list_nodes(  # noqa: PLR0917 - the options of the list
     database: Path, wanted: Selection, since: str, age: str | None, sort: str, limit: int | None, *, as_json: bool
 ) -> int:
+    from hpcq.analysis.standing import standings
     from hpcq.store.database import reading
     from hpcq.store.query import check_known
     from hpcq.store.read.nodes import node_rows
@@ -183,11 +188,15 @@ def _list_nodes(  # noqa: PLR0917 - the options of the list
         check_metric(wanted.metric, wanted.kernel)
         check_selection(connection, replace(wanted, cluster=None))
         before = None if age is None else _moment_before(connection, age)
-        rows = node_rows(connection, replace(wanted, window=stretch(connection, since)))
-    found = [one for one in rows if before is None or (one.last_measured_utc or "") < before]
+        rows = [asdict(one) for one in node_rows(connection, replace(wanted, window=stretch(connection, since)))]
+        where = {one.cluster: one for one in standings(connection, {row["cluster"] for row in rows}, since, wanted.metric)}
+    for row in rows:
+        word, cause = where[row["cluster"]].of_node(row["node"]) if row["cluster"] in where else ("not measured", None)
+        row |= {"judged": word, "judged_ratio": None if cause is None else cause.ratio}
+    found = [one for one in rows if before is None or (one["last_measured_utc"] or "") < before]
     found.sort(key=_order(sort))
     told = _EMPTY if age is None else f"each of {units.count_of(len(rows), 'node')} was measured within {age}"
-    shown = _NODE if any(one.left_out_count for one in rows) else _NODE[:-1]
+    shown = _NODE if any(one["left_out_count"] for one in rows) else _NODE[:-1]
     print_rows(
         found[:limit],
         shown,
@@ -218,6 +227,7 @@ _EMPTY = "no node: nothing was measured yet"
 def _told(connection: Connection, story: NodeStory, selection: Selection, since: str) -> dict[str, list[str]]:
     """What explains and what is wrong: flaws that the evidence shows, tests that only fail, tests of several nodes."""
     from hpcq.analysis.series_outcomes import lost_in
+    from hpcq.analysis.standing import standings
     from hpcq.nodelist import names_several
     from hpcq.store.history import select
     from hpcq.store.read.evidence_queries import new_flaws
@@ -232,13 +242,16 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
         from hpcq.reports.stretch import of_sets
 
         together = list(of_sets(connection, replace(selection, cluster=story.cluster, node=story.node), since))
-    return {"flaws": [one.words for one in flaws], "failing": failing, "together": together}
+    found = next(iter(standings(connection, [story.cluster], since)), None)
+    touching = [] if found is None else [one for one in found.causes if one.thing == "night" or story.node in one.names]
+    judged = [one.words for one in touching] or ["no value of it yet" if found is None else found.of_node(story.node)[0]]
+    return {"judged": judged, "flaws": [one.words for one in flaws], "failing": failing, "together": together}
 
 
 def _print_story(story: NodeStory, since: str, told: dict[str, list[str]], *, everything: bool) -> None:
     for word, text in _head(story, since):
         click.echo(f"{word:<14}{text}")
-    for name, word in (("flaws", "evidence"), ("failing", "failing"), ("together", "together")):
+    for name, word in (("judged", "judged"), ("flaws", "evidence"), ("failing", "failing"), ("together", "together")):
         first = told[name] if everything else told[name][:_TOLD_SHOWN]
         for text in first:
             click.echo(f"{word:<14}{text}")
@@ -278,11 +291,11 @@ def _part(title: str, rows: Any, columns: tuple[Column, ...]) -> None:
 def _order(sort: str) -> Any:
     from hpcq.nodelist import natural
 
-    def key(one: NodeRow) -> tuple[Any, ...]:
-        named = (one.cluster, natural(one.node))
+    def key(one: dict[str, Any]) -> tuple[Any, ...]:
+        named = (one["cluster"], natural(one["node"]))
         if sort == "level":
-            return one.level_ratio is None, one.level_ratio or 0.0, *named
-        return (one.last_measured_utc or "", *named) if sort == "measured" else named
+            return one["level_ratio"] is None, one["level_ratio"] or 0.0, *named
+        return (one["last_measured_utc"] or "", *named) if sort == "measured" else named
 
     return key
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits
@@ -83,25 +83,29 @@ class Queues:
         own = self.by_name[name].get("node_group_key") if name in self.by_name else ""
         return [one.strip(" \"'") for one in (own or self.server.get("node_group_key")).split(",") if one.strip()]
 
-    def has_hosts(self, queue: str, select: str) -> Callable[..., bool]:
-        """Return a test of a vnode: whether jobs of a queue may run there. select: what the cluster file adds to chunks.
+    def may_run(self, queue: str, vnodes: Iterable[Vnode], select: str = "") -> Callable[[Vnode], bool]:
+        """Return a test of a vnode: whether jobs of a queue may run there, or of one that it passes them on to.
 
-        Its second argument says whether vnodes are bound to the queue (`queue` of pbsnodes).
+        vnodes: all there are: some may be bound to a queue (`queue` of pbsnodes). select: what the cluster file adds.
         """
-        defaults = {**self.server.below("default_chunk")}
+        bound = {vnode.queue for vnode in vnodes if vnode.queue}
+        tests = [(one if one in bound else "", self._words(one, select)) for one in self.behind(queue)]
+
+        def may(vnode: Vnode) -> bool:
+            return any(
+                vnode.queue == owner and all(_is_among(value, vnode.available.get(name, "")) for name, value in words.items())
+                for owner, words in tests
+            )
+
+        return may
+
+    def _words(self, queue: str, select: str) -> dict[str, str]:
+        """Return what each chunk of a queue asks of its host in words, not in amounts."""
+        defaults = self.server.below("default_chunk")
         if queue in self.by_name:
-            defaults |= self.by_name[queue].below("default_chunk")
+            defaults = {**defaults, **self.by_name[queue].below("default_chunk")}
         wanted = {**defaults, **dict(word.split("=", 1) for word in select.split(":") if "=" in word)}
-        words = {
-            name: value for name, value in wanted.items() if not _AMOUNT.fullmatch(value) and name not in {"host", "vnode"}
-        }
-
-        def has(vnode: Vnode, bound: bool) -> bool:
-            if vnode.queue != (queue if bound else ""):
-                return False
-            return all(_is_among(value, vnode.available.get(name, "")) for name, value in words.items())
-
-        return has
+        return {name: value for name, value in wanted.items() if name != "host" and not _AMOUNT.fullmatch(value)}
 
 
 def _is_among(word: str, there: str) -> bool:

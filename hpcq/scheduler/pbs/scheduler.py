@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -166,34 +165,31 @@ def outcome(code: int) -> Outcome:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What `hpcq cluster new` asks of a site.
+# What `hpcq cluster new` offers to choose from.
 
 
 def read_survey(answer: str) -> SiteSurvey:
-    """Read the answer of `survey_command`: each queue, with its nodes (or those that it passes jobs on to) and limits."""
+    """Read the answer of `survey_command`: each queue, with its nodes and this user's limits."""
     listed, _, nodes = answer.partition(f"{shell.NODES_MARK}\n")
     user, groups = _who(listed)
     records = read_dsv(listed)
-    site = Queues.of(records)
+    queues = Queues.of(records)
     vnode_records = [record for record in read_dsv(nodes) if record.kind == "Name"]
     hardware = {read_vnode(one).host: _hardware(one) for one in vnode_records}
     vnodes = [read_vnode(one) for one in vnode_records]
-    bound = {vnode.queue for vnode in vnodes if vnode.queue}
     partitions = []
-    for queue in site.by_name:
-        tests = [(site.has_hosts(one, ""), one in bound) for one in site.behind(queue)]
-        states = [one for test, own in tests for one in hosts_of(vnodes, partial(test, bound=own))]
-        there = {one.node: one for one in states}
+    for name in queues.by_name:
+        states = hosts_of(vnodes, queues.may_run(name, vnodes))
         partitions.append(
             Partition(
-                limits=read_job_limits(records, queue, Asker(user, groups)),
-                is_default=queue == site.server.get("default_queue"),
-                node_count=len(there),
-                idle_count=sum(one.condition is NodeCondition.IDLE for one in there.values()),
-                hardware=node_classes((hardware.get(one, "unknown size"), 1) for one in there),
+                limits=read_job_limits(records, name, Asker(user, groups)),
+                is_default=name == queues.named(None),
+                node_count=len(states),
+                idle_count=sum(one.condition is NodeCondition.IDLE for one in states),
+                hardware=node_classes((hardware.get(one.node, "unknown size"), 1) for one in states),
             )
         )
-    return SiteSurvey(site.server.name.partition(".")[0], tuple(partitions))
+    return SiteSurvey(queues.server.name.partition(".")[0], tuple(partitions))
 
 
 def _hardware(vnode: Record) -> str:
@@ -577,12 +573,7 @@ class Pbs(Scheduler):
         """Return a test of a vnode: whether jobs of a queue may run there, or of one that it passes them on to."""
         if self._is_reservation(queue) or (self.settings.reservation is not None and not self.settings.own_reservation):
             return lambda _: True  # its hosts may be of any queue
-        bound = {vnode.queue for vnode in self._vnodes if vnode.queue}
-        tests = [
-            (self._queues.has_hosts(one, self.settings.extra.get("select", "")), one in bound)
-            for one in self._queues.behind(queue)
-        ]
-        return lambda vnode: any(test(vnode, own) for test, own in tests)
+        return self._queues.may_run(queue, self._vnodes, self.settings.extra.get("select", ""))
 
     @staticmethod
     def _is_reservation(queue: str | None) -> bool:

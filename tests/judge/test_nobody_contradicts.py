@@ -1,0 +1,114 @@
+"""Every verb that judges says the same of the same history: none says fine of what another calls slow."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.support.histories import Fault, Site, draw
+from tests.judge.test_told_by_regressions import rows_of
+from tests.store.test_import import HEAD, Importing
+
+FAULTS = {
+    "nothing": None,
+    "half a node for two nights": Fault("node", 0.5, 28),
+    "a tenth of a node": Fault("node", 0.1, 20),
+    "a node tonight": Fault("node", 0.3, 29),
+    "everything tonight": Fault("cluster", 0.7, 29),
+    "a tenth of everything": Fault("cluster", 0.1, 26),
+}
+#: Two runs as a person compares them: the last two, and a good stretch with the newest.
+COMPARED = (("night-028", "night-029"), ("2026-03-01..2026-03-20", "latest"))
+NOISES, PLANS = ("gauss2", "lognormal3", "heavy", "ar1", "modes_iid", "night"), ("fixed", "each_run", "idle")
+#: The last column: whether anything is told.
+FAST = (
+    ("gauss2", "fixed", "a tenth of a node", True),
+    ("gauss2", "each_run", "everything tonight", True),
+    ("gauss2", "fixed", "a node tonight", True),
+    ("heavy", "fixed", "nothing", False),
+    ("heavy", "each_run", "half a node for two nights", True),
+)
+
+
+class Verbs(Importing):
+    """Exit codes and words of the verbs that judge, on one history."""
+
+    def said(self, *words: str) -> tuple[int, Any]:
+        from hpcq.cli.main import run
+
+        self.capsys.readouterr()
+        code = run([*words, "--json", "--db", str(self.database)])
+        return int(code), json.loads(self.capsys.readouterr().out)
+
+    def codes(self) -> dict[str, int]:
+        calls = {"regressions": ["regressions", "--since", "2026-03-20"], "blame": ["blame"]}
+        calls |= {f"compare {a} {b}": ["compare", a, b] for a, b in COMPARED}
+        return {name: self.said(*words)[0] for name, words in calls.items()}
+
+
+def judged(folder: Path, capsys: pytest.CaptureFixture[str], site: Site, seed: int) -> Verbs:
+    folder.mkdir(parents=True, exist_ok=True)
+    verbs = Verbs(folder, capsys)
+    verbs.bring(rows_of(draw(site, seed=seed)), head=HEAD)
+    return verbs
+
+
+def contradictions(verbs: Verbs) -> list[str]:
+    """What two verbs say against each other, in words."""
+    codes = verbs.codes()
+    bad = [name for name, code in codes.items() if code == 3]
+    fine = [name for name, code in codes.items() if code == 0]
+    found = [f"{one} says fine of what {other} calls slow" for one, other in itertools.product(fine, bad)]
+    _, regressions = verbs.said("regressions", "--since", "2026-03-20")
+    _, blame = verbs.said("blame")
+    _, nodes = verbs.said("nodes", "--since", "2026-03-20")
+    words = {row["node"]: row["judged"] for row in nodes}
+    for verb, causes in (("regressions", regressions["causes"]), ("blame", blame["causes"])):
+        for cause in causes:
+            if cause["thing"] == "node" and words[cause["names"][0]] != cause["state"]:
+                found.append(f"{verb} says {cause['state']} of {cause['names'][0]}, nodes says {words[cause['names'][0]]}")
+    told = {row["node"] for row in nodes if row["judged"] == "told"}
+    if told - {one["names"][0] for one in regressions["causes"] if one["thing"] == "node"}:
+        found.append("nodes tells of nodes that regressions does not")
+    return found
+
+
+@pytest.mark.fast
+@pytest.mark.promise("No verb says fine of what another calls slow: regressions, blame, compare and nodes read one judgement.")
+@pytest.mark.parametrize(("noise", "plan", "fault", "told"), FAST)
+def test_no_verb_says_fine_of_what_another_calls_slow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, plan: str, fault: str, told: bool
+) -> None:
+    verbs = judged(tmp_path, capsys, Site(24, 30, noise, plan, fault=FAULTS[fault]), seed=1)
+    assert contradictions(verbs) == []
+    assert {code == 3 for code in verbs.codes().values()} == {told}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_history_makes_two_verbs_contradict_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, seed: int
+) -> None:
+    found = {}
+    for place, (plan, fault) in enumerate(itertools.product(PLANS, FAULTS)):
+        site = Site(24, 30, noise, plan, fault=FAULTS[fault])
+        verbs = judged(tmp_path / str(place), capsys, site, seed=100 * seed + place)
+        found[plan, fault] = contradictions(verbs)
+    assert {key: words for key, words in found.items() if words} == {}
+
+
+@pytest.mark.fast
+def test_the_contradictions_of_a_history_would_be_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Torn(Verbs):
+        def said(self, *words: str) -> tuple[int, Any]:
+            code, found = super().said(*words)
+            return (0, found) if words[0] == "blame" else (code, found)
+
+    verbs = Torn(tmp_path, capsys)
+    verbs.bring(rows_of(draw(Site(24, 30, "gauss2", "fixed", fault=FAULTS["a tenth of a node"]), seed=1)))
+    assert "blame says fine of what regressions calls slow" in contradictions(verbs)
