@@ -17,13 +17,13 @@ HEAVY = ("numpy", "pydantic", "ruamel", "jinja2", "rich", "snakemake", "asyncio"
 #: Verbs that print rows of the database. In one process, in this order: what one of them imports the next would hide.
 READING = (
     "--version", "--help", "runs", "results", "results --since 3d", "results --group-by driver", "results --each --limit 3",
-    "results --findings", "show 1", "nodes n1", "nodes", "nodes --sort level", "runs --cost", "facts show n1",
+    "results --findings", "show 1", "runs --cost", "facts show n1",
     "facts diff n1 first", "history", "changes list", "nodes --verdicts", "event list", "baseline list",
     "kernels", "kernels tcp_stream",
     "sql 'SELECT 1'", "db check",
 )  # fmt: skip
 #: These judge: they need numpy, and nothing else of the list.
-JUDGING = ("history tcp_stream/n1/n2", "regressions", "compare latest 30d", "blame --help", "gate propose --help")
+JUDGING = ("nodes n1", "nodes", "history tcp_stream/n1/n2", "regressions", "compare latest 30d", "blame --help", "gate propose --help")
 _PROGRAM = """
 import contextlib, io, json, shlex, sys
 from hpcq.cli.main import run
