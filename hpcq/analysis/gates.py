@@ -63,7 +63,7 @@ def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
     from hpcq.store.ledger import campaign_text, descriptions
 
     text = campaign_text(connection, run)
-    if text is None or re.search(r"^[\"']?gates[\"']?\s*:", text, re.MULTILINE) is None:
+    if text is None or re.search(r"^[\"']?(gates|expect)[\"']?\s*:", text, re.MULTILINE) is None:
         return ()  # parsing YAML takes longer than the rest of a reading verb
     from hpcq.definition.files.campaign import gates_of
 

@@ -15,6 +15,9 @@ from hpcq.definition.model import LINKS, NODE_COUNT, NODES, PAIRS
 from hpcq.errors import UserError
 from hpcq.kernels import kernels
 
+#: A node that failed with so many partners that are fine with others has failed: the rest of its pairs tells nothing new.
+DECIDED_AFTER = 3
+
 
 def with_pairs(
     source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int
@@ -29,6 +32,7 @@ def with_pairs(
     data["clusters"] = [cluster]
     data["pairs"] = {"list": [[client, server] for client, server in pairs]}
     data["repetitions"] = max(int(data.get("repetitions", 3)), repetitions_min)
+    data.setdefault("decided_after", DECIDED_AFTER)
     nodes = data.get("nodes")
     if isinstance(nodes, dict):
         for name in ("include", "exclude", "at_most"):

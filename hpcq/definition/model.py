@@ -250,6 +250,7 @@ class Gate:
     """A bound for values of `metric` in all tests whose parameters contain `where`.
 
     minimum and maximum are in the metric's own unit, or, with `against`, shares of the reference: 0.95 is 95 % of it.
+    expected: it stands for the campaign's `expect`: where there is no reference, it judges nothing.
     """
 
     metric: str
@@ -259,6 +260,7 @@ class Gate:
     maximum: float | None
     where: Mapping[str, ParameterValue]
     against: GateAgainst | None = None
+    expected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,8 @@ class Campaign:
     toolchains: tuple[str, ...] = ()
     #: Which of a cluster's networks to measure. None: the cluster's `interface`.
     network: str | None = None
+    #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
+    decided_after: int = 0
 
     def seed_of(self, run: str) -> int:
         """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""

@@ -121,7 +121,8 @@ class RunVerdict:
 
     told, flapping: smallest effects. suspects: nodes to run with good partners. open: pairs that were low or failed and
     that nothing explains. explained: low pairs of each cause. unsettled: pairs that one more run may settle. drainable:
-    nodes that are bad with most of their partners. words: of each pair, low, fine or unclear. notes: what a person
+    nodes that are bad with most of their partners. decided: nodes whose jobs bring nothing, so surely that one run is enough.
+    words: of each pair, low, fine or unclear. notes: what a person
     should know of the reference.
     """
 
@@ -135,6 +136,7 @@ class RunVerdict:
     explained: tuple[tuple[Pair, ...], ...] = ()
     unsettled: tuple[Pair, ...] = ()
     drainable: frozenset[str] = frozenset()
+    decided: frozenset[str] = frozenset()
     words: Mapping[Pair, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -402,6 +404,7 @@ class _Judge:
             tuple(self._explained()),
             tuple(sorted(unsettled)),
             frozenset(one.name for one in said if one.word is Word.FAILED and self._mostly_bad(self.index[one.name])),
+            frozenset(one.name for one in said if one.word is Word.FAILED and self._decided(self.index[one.name])),
             self._words(),
             tuple(self.notes),
         )
@@ -678,12 +681,27 @@ class _Judge:
         sure = len(nights) >= RUNS_MIN and len(jobs) >= JOBS_MIN
         once = self.final and not (flaps and self._nights(node) > len(nights))
         sure |= len(jobs) >= SURE_JOBS and len(partners) >= SURE_PARTNERS and once
-        sure |= len(failing) >= SURE_PARTNERS and once
+        sure |= (len(failing) >= SURE_PARTNERS and once) or self._decided(node)
         if len(partners) < PARTNERS_MIN or not sure:
             few = "one partner only" if len(partners) < PARTNERS_MIN else "one run only"
             return _node_says(name, Word.INCONCLUSIVE, f"{reason}; seen with {few}", self._ratio(against)), True
         word = Word.FAILED if failure else Word.DEGRADED
         return _node_says(name, word, reason, self._ratio(against)), False
+
+    def _decided(self, node: int) -> bool:
+        """Whether a test brings nothing with enough partners that are fine with others, and with no other partner at all."""
+        for fit in self.fits:
+            mine = (fit.client == node) | (fit.server == node)
+            if fit.sizes.is_loss or not fit.failed[mine].all():
+                continue
+            fine = {
+                int(one)
+                for row in np.flatnonzero(~mine & ~fit.failed & np.isfinite(fit.left))
+                for one in (fit.client[row], fit.server[row])
+            }
+            if len(set((fit.client[mine] + fit.server[mine] - node).tolist()) & fine) >= SURE_PARTNERS:
+                return True
+        return False
 
     def _fine_partners(self, node: int) -> set[int]:
         found: set[int] = set()

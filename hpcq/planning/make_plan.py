@@ -176,6 +176,7 @@ def make_plan(
         repetition_count=repetition_count,
         walltime_s=campaign.walltime_s or max(derive_walltime_s(together, repetition_count) for together, _ in work),
         attempt_count_max=campaign.attempt_count_max,
+        decided_after=campaign.decided_after,
         pairs=(*pairs, *sets),
         not_planned=tuple(not_planned),
         goals=_goals(campaign, names, pairs, sets, work),

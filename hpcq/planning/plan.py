@@ -247,6 +247,8 @@ class Plan:
     node_set_count: int = 0
     #: Interfaces of the cluster's networks, by the names that its file gives them.
     networks: Mapping[str, str] = field(default_factory=dict)
+    #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
+    decided_after: int = 0
 
     @property
     def sets_begin(self) -> int:

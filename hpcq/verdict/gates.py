@@ -25,7 +25,8 @@ from hpcq.verdict.words import Verdict
 class GateVerdict:
     """One gate on one series. value: what the gate judged; bound: the limit in words; gate: the gate in words.
 
-    share_ratio: value as a share of the reference, for a relative gate. reason: why the verdict is inconclusive.
+    share_ratio: value as a share of the reference, for a relative gate. reason: why the verdict is inconclusive. expected: it
+    stands for what the campaign expects. limit: the minimum, or else the maximum, in the metric's own unit, where it is known.
     """
 
     verdict: Verdict
@@ -38,6 +39,8 @@ class GateVerdict:
     reference: Reference | None = None
     share_ratio: float | None = None
     reason: str = ""
+    expected: bool = False
+    limit: float | None = None
 
     @property
     def words(self) -> str:
@@ -65,6 +68,7 @@ Refer = Callable[[Gate, MeasuredSeries], Reference]
 def judge_gates(gates: Iterable[Gate], measured: Sequence[MeasuredSeries], refer: Refer | None = None) -> list[GateVerdict]:
     """Judge every series by every gate that applies to it; failures come first, then inconclusive verdicts."""
     verdicts = [_judge(gate, series, refer) for gate in gates for series in measured if speaks_of(gate, series)]
+    verdicts = [one for one in verdicts if not (one.expected and one.verdict is Verdict.INCONCLUSIVE)]
     order = {Verdict.FAILED: 0, Verdict.INCONCLUSIVE: 1}
     return sorted(verdicts, key=lambda one: order.get(one.verdict, 2))
 
@@ -90,6 +94,8 @@ def bound_words(gate: Gate) -> str:
 
 def gate_words(gate: Gate) -> str:
     """The gate in words: `median throughput_bps of tcp_stream >= 95 % of baseline:good`."""
+    if gate.expected:
+        return f"expected: {gate.metric} of {gate.kernel} {bound_words(gate)}{' of the link' if gate.against else ''}"
     of = f" of {gate.against}" if gate.against is not None else ""
     where = f" where {', '.join(f'{name}={value}' for name, value in gate.where.items())}" if gate.where else ""
     return f"{gate.statistic.value} {gate.metric} of {gate.kernel}{where} {bound_words(gate)}{of}"
@@ -123,7 +129,12 @@ def _judge(gate: Gate, series: MeasuredSeries, refer: Refer | None) -> GateVerdi
     against = None if gate.against is None else str(gate.against)
     share = compared if gate.against is not None else None
     words = (bound_words(gate), gate_words(gate))
-    return GateVerdict(verdict, series, gate.statistic.value, value, *words, against, reference, share, reason)
+    bound = gate.minimum if gate.minimum is not None else gate.maximum
+    unit = 1.0 if gate.against is None else reference.value if reference is not None else None
+    limit = None if bound is None or unit is None else bound * unit
+    return GateVerdict(
+        verdict, series, gate.statistic.value, value, *words, against, reference, share, reason, gate.expected, limit
+    )
 
 
 def _why_no_value(series: MeasuredSeries) -> str:

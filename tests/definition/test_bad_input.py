@@ -83,6 +83,25 @@ def test_parameter_out_of_range(desk: LocalDesk, says: Says) -> None:
     assert "\n\nhint: use tcp_pingpong above 65507 bytes\n" in err
 
 
+@pytest.mark.parametrize(
+    ("expect", "said"),
+    [
+        ("5", "expect: 5: must be link, or values by metric like {throughput_bps: 190mbit}"),
+        ("{}", "expect: keys with values: must be link, or values by metric"),
+        ("{thruput_bps: 1gbit}", "thruput_bps: 'thruput_bps' is not a metric of tcp_pingpong"),
+        ("{round_trip_p50_ns: soon}", "round_trip_p50_ns: 'soon' is not a quantity in ns"),
+        ("{round_trip_p50_ns: 0}", "round_trip_p50_ns: 0: round_trip_p50_ns must be above 0"),
+        ("link", "expect: link: none of the tests can fill a link"),
+    ],
+)
+def test_what_cannot_be_expected(desk: LocalDesk, says: Says, expect: str, said: str) -> None:
+    desk.campaign("{kernel: tcp_pingpong}", more=f"expect: {expect}")
+    code, err = says("plan", "try.yaml")
+    assert code == 2
+    assert said in err
+    assert written(desk) == []
+
+
 def test_unknown_key_with_the_nearest(desk: LocalDesk, says: Says) -> None:
     desk.campaign(more="repetition: 3")
     code, err = says("plan", "try.yaml")

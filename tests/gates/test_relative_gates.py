@@ -349,3 +349,56 @@ def test_relative_gates_on_real_runs(tmp_path: Path) -> None:
     assert said.count("gate failed: tiny: ") == 1
     assert "gates: 2 pass, 1 failed, 2 inconclusive" in said
     assert failed["gate"].replace("<=", "&lt;=") in (desk.run_folder / "report.html").read_text()
+
+
+ALL_PAIRS = list(permutations(NODES[:6], 2))
+
+
+def accepted(made: History, night: str, capsys: pytest.CaptureFixture[str], expect: int) -> dict[str, str]:
+    """Verdicts by name of `accept --from` this night."""
+    capsys.readouterr()
+    assert run(["accept", "--from", night, "--json", "--db", str(made.database)]) == expect
+    [found] = json_of(capsys.readouterr().out)["clusters"]
+    return {one["name"]: one["verdict"] for one in (*found["clusters"], *found["nodes"], *found["links"], *found["groups"])}
+
+
+@pytest.mark.promise("`expect` fails a first-time site at half of what its hardware should give, and passes one at full speed.")
+def test_what_a_campaign_expects_is_judged_without_any_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = NODES[:6]
+    for name, levels, code, wanted in (
+        ("well", {}, 0, dict.fromkeys(nodes, "pass")),
+        ("slow", dict.fromkeys(nodes, 0.5), 3, {"alpha": "failed"} | dict.fromkeys(nodes, "inconclusive")),
+        ("odd", {"n4": 0.5}, 3, dict.fromkeys(nodes, "pass") | {"n4": "failed"}),
+    ):
+        made = History(tmp_path / name, pairs=ALL_PAIRS)
+        night = made.night(-1, repetitions=3, levels=levels, gates="  []\nexpect: {throughput_bps: 190mbit}")
+        assert accepted(made, night, capsys, code) == wanted
+        assert run(["results", night, "--db", str(made.database)]) == code
+        assert ("must be >= 171 Mbit/s" in capsys.readouterr().out) == (code == 3)
+
+
+@pytest.mark.parametrize(
+    ("speed_mbps", "share"),
+    [
+        (250, "80 % of 250 Mbit/s (link of n1)"),
+        (1000, "20 % of 1 Gbit/s (link of n1)"),
+        (100000, "1 % of 20 Gbit/s"),
+        (None, ""),
+    ],
+)
+def test_three_fifths_of_the_link_or_of_what_one_core_moves_are_expected(
+    tmp_path: Path, speed_mbps: int | None, share: str
+) -> None:
+    made = History(tmp_path, pairs=[("n1", "n2")])
+    card = {"eth0.driver": "mlx5_core"} | ({"eth0.speed_mbps": speed_mbps, "eth0.link.speed_bps": None} if speed_mbps else {})
+    facts = {node: {"nic": card if speed_mbps else {"eth0.driver": "veth"}} for node in ("n1", "n2")}
+    found = words(made.database, made.night(-1, repetitions=3, facts=facts, noise=0.0, gates="  []\nexpect: link"))
+    if not share:
+        assert not found, "where no link speed is known, nothing is expected of it"
+        return
+    verdict, said = found["n1>n2"]
+    assert verdict is (Verdict.PASS if speed_mbps == 250 else Verdict.FAILED)
+    assert share in said

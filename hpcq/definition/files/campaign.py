@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from hpcq import nodelist, units
 from hpcq.definition.budget import Budget
 from hpcq.definition.checking import (
+    QUANTITY,
     BudgetSection,
     Document,
     Features,
@@ -42,7 +43,7 @@ from hpcq.definition.checking import (
     shown,
 )
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.gates import GateSection, read_gates
+from hpcq.definition.files.gates import GateSection, read_expect, read_gates
 from hpcq.definition.files.links import LinkSection, Places, placed, read_links
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.kernel_file import described_tests
@@ -660,6 +661,12 @@ def _seed(value: object) -> object:
     return value
 
 
+def _expect(value: object) -> object:
+    if value is not None and value != "link" and not (isinstance(value, dict) and value):
+        raise refuse(f"{shown(value)}: must be link, or values by metric like {{throughput_bps: 190mbit}}")
+    return value
+
+
 class CampaignFile(Section):
     """A campaign: what to measure, on which nodes of which clusters."""
 
@@ -680,6 +687,13 @@ class CampaignFile(Section):
         default=None, description='Time limit of one job: seconds, or with its unit: "5min". Default: from the tests.'
     )
     retries: int = Field(default=1, ge=0, le=10, description="How often hpcq tries a failed job again.")
+    decided_after: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="A node that fails with so many partners that are fine with others is measured no further, and in a job"
+        " a test that failed twice the same way is not repeated. 0: never. `hpcq accept` takes 3.",
+    )
     seed: Annotated[
         int | Literal["each_run"] | None,
         BeforeValidator(_seed),
@@ -689,6 +703,15 @@ class CampaignFile(Section):
         description="Decides pairs and roles. Default: from the name, the same in every run; each_run: a new one per run.",
     )
     gates: list[GateSection] = Field(default=[], description="Bounds that results must keep.")
+    expect: Annotated[
+        Any,
+        BeforeValidator(_expect),
+        WithJsonSchema({"anyOf": [{"const": "link"}, {"type": "object", "additionalProperties": QUANTITY}]}),
+    ] = Field(
+        default=None,
+        description="What the hardware should give: link (three fifths of the link's speed, or of 20 Gbit/s where it is"
+        " faster), or values by metric, like `{throughput_bps: 190mbit}`, of which nine tenths are enough.",
+    )
     links: list[LinkSection] = Field(default=[], description="Pairs of clusters whose connection to measure.")
     budget: BudgetSection | None = Field(default=None, description="What the campaign may take of a cluster.")
     toolchains: Names = Field(
@@ -720,7 +743,7 @@ def read_campaign(path: Path) -> Campaign:
     tests = _read_tests(document, know_described(_kernel_names(document), path))
     check_bind_device(document)
     tests = with_toolchains(document, tests)
-    gates = read_gates(document, tests)
+    gates = [*read_gates(document, tests), *read_expect(document, tests)]
     links = read_links(document, tests)
     allocation = read_allocation(document)
     check_sets(document, allocation, tests)
@@ -740,6 +763,7 @@ def read_campaign(path: Path) -> Campaign:
         repetition_count=file.repetitions,
         walltime_s=file.walltime_s,
         attempt_count_max=file.retries + 1,
+        decided_after=file.decided_after,
         seed=seed_from(file.name) if file.seed is None else None if file.seed == "each_run" else int(file.seed),
         gates=tuple(gates),
         budget=None if file.budget is None else budget(file.budget),
@@ -761,7 +785,8 @@ def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gat
     names = _kernel_names(document)
     know_texts({one: descriptions[one] for one in names if one in descriptions})
     valid = [*know_described(names - descriptions.keys()), *descriptions]
-    gates = read_gates(document, with_toolchains(document, _read_tests(document, valid)))
+    tests = with_toolchains(document, _read_tests(document, valid))
+    gates = [*read_gates(document, tests), *read_expect(document, tests)]
     document.raise_complaints()
     return tuple(gates)
 

@@ -12,6 +12,7 @@ from hpcq import units
 from hpcq.definition.checking import QUANTITY, Document, Place, Seconds, Section, check, shown
 from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
 from hpcq.gate_kinds.base import GateAgainst
+from hpcq.gate_kinds.link import ONE_CORE
 from hpcq.gate_kinds.registry import read_against, written_kinds
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
 
@@ -63,6 +64,66 @@ def read_gates(document: Document, tests: Sequence[Test]) -> list[Gate]:
         if section is not None and tested:
             gates += _read_gate(document, section, place, tested, tests)
     return gates
+
+
+#: `expect: link` wants this share of the link, or of what one core moves. Headers take 5 %, a virtual machine or a card in
+#: a slot of half its width up to 40 %; half-speed hardware, a wrong driver and a congested uplink take half or more.
+LINK_SHARE = 0.6
+#: Smaller messages are slow on any link.
+LINK_MESSAGE_BYTES = 65536
+#: `expect: {METRIC: VALUE}` bears a deviation of so much.
+EXPECTED_SHARE = 0.9
+#: Pairs of these send as fast as they can; with `rate_bps` they do not.
+_STREAMS = ("tcp_stream", "udp_stream", "mpi_stream")
+
+
+def read_expect(document: Document, tests: Sequence[Test]) -> list[Gate]:
+    """What `expect` wants, as gates. Complaints go to the document."""
+    wanted = document.data.get("expect")
+    place: Place = ("expect",)
+    if wanted is None or not document.clean(place):
+        return []
+    tested = _tested(document)
+    if wanted == "link":
+        against = replace(read_against("link"), argument=ONE_CORE)
+        gates = [
+            Gate("throughput_bps", test.kernel, GateStatistic.MEDIAN, LINK_SHARE, None, test.parameters, against, expected=True)
+            for test in tests
+            if test.kernel in _STREAMS and not test.parameters.get("rate_bps")
+            if int(str(test.parameters.get("message_bytes", 0))) >= LINK_MESSAGE_BYTES
+        ]
+        if not gates and tested and document.clean(("tests",)):
+            hint = f"{', '.join(_STREAMS)} with messages of 64 KiB or more and no rate can"
+            document.complain(place, "link: none of the tests can fill a link: must be a test that can", hint)
+        return gates
+    return [gate for metric, value in wanted.items() for gate in _expected(document, metric, value, tested)]
+
+
+def _expected(document: Document, name: str, value: Any, tested: Mapping[str, Kernel]) -> list[Gate]:
+    """The gates of one expected value: in all tests that have the metric, at most a tenth worse."""
+    place: Place = ("expect", name)
+    having = [kernel for kernel in tested.values() if kernel.metric(name)]
+    if not having:
+        names = dict.fromkeys(metric.name for kernel in tested.values() for metric in kernel.metrics)
+        if tested:
+            document.complain(place, *unknown_name(f"metric of {', '.join(tested)}", name, names), at_key=True)
+        return []
+    try:
+        wanted = read_quantity(value, units.unit_of(name) or "", "a number")
+    except ValueError as error:
+        document.complain(place, str(error))
+        return []
+    found = []
+    for kernel in having:
+        metric = kernel.metric(name)
+        if metric is None or metric.better is Better.NONE or wanted <= 0:
+            what = "has no better direction" if metric is not None and metric.better is Better.NONE else "must be above 0"
+            document.complain(place, f"{shown(value)}: {name} {what}")
+            continue
+        lower = metric.better is Better.LOWER
+        bounds = (None, wanted / EXPECTED_SHARE) if lower else (EXPECTED_SHARE * wanted, None)
+        found.append(Gate(name, kernel.name, GateStatistic.MEDIAN, bounds[0], bounds[1], {}, expected=True))
+    return found
 
 
 def _tested(document: Document) -> dict[str, Kernel]:

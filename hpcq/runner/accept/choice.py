@@ -236,6 +236,8 @@ class Doubts(Protocol):
     @property
     def explained(self) -> tuple[tuple[Pair, ...], ...]: ...
     @property
+    def decided(self) -> frozenset[str]: ...
+    @property
     def unsettled(self) -> tuple[Pair, ...]: ...
 
 
@@ -243,7 +245,8 @@ def again(verdicts: Doubts, room: Collection[str], *, counts: Mapping[Pair, int]
     """Return what to run before hpcq reports anything. counts: in how many runs each pair was."""
     once = [pair for pair in (*verdicts.open, *verdicts.unsettled) if counts.get(pair, 0) < RUNS_ENOUGH]
     for pairs in verdicts.explained:
-        if all(counts.get(pair, 0) < 2 for pair in pairs):
+        enough = any(all(node in pair for pair in pairs) for node in verdicts.decided)
+        if not enough and all(counts.get(pair, 0) < 2 for pair in pairs):
             once += _some(pairs)
     once = [pair for pair in once if pair[0] in room and pair[1] in room]
     wanted = [node for node in verdicts.suspects if node in room]

@@ -20,7 +20,7 @@ from hpcq.gate_kinds.base import GateAgainst
 from hpcq.gate_kinds.registry import gate_kinds
 from hpcq.judge.acceptance import EFFECT, PACKETS, Known
 from hpcq.judge.acceptance import judge_run as judge_values
-from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values
+from hpcq.judge.values import NOBODY, Floats, Night, Outcome, Test, Values
 from hpcq.kernels import Better
 from hpcq.nodelist import natural
 from hpcq.scheduler.administration import Upkeep
@@ -81,13 +81,14 @@ def measured(
     names = pair_values.names_of_tests(database, [*run_ids, *earlier])
     losses = pair_values.losses_in(database, [*run_ids, *earlier], cluster)
     hardware = pair_values.hardware_of(database, [*run_ids, *earlier], cluster)
-    broken, unclear = _gates(database, runs)
+    broken, unclear, least = _gates(database, runs)
     usual = {
         test: disturbed_as_usual(one for one in (*before, *now) if names[one.kernel, one.parameters] == test)
         for test in set(names.values())
     }
     mine = _Columns(now, names, losses, leaf_of, hardware, usual)
     known = Known(
+        allowed=mine.allowed(least),
         broken=mine.of_series(broken) | mine.lost_in_part(),
         open_gates=mine.of_series(unclear),
         reasons=mine.reasons(),
@@ -165,6 +166,17 @@ class _Columns:
             if (run, one.series_id) in words and not test.endswith(PACKETS)
         }
 
+    def allowed(self, least: Mapping[tuple[str, int], float]) -> Floats | None:
+        """By row the least that the campaign expects, oriented; nan where it expects nothing. None: nothing at all."""
+        if not least:
+            return None
+        found = np.full(len(self._rows), nan)
+        for number, (test, run, one, *_) in enumerate(self._rows):
+            limit = least.get((run, one.series_id))
+            if limit is not None and not test.endswith(PACKETS):
+                found[number] = oriented(limit, Better(one.better))
+        return found
+
     def lost_in_part(self) -> dict[int, str]:
         """By row, words where a job lost some repetitions and brought a value in others."""
         return {
@@ -197,17 +209,23 @@ def _job(one: SeriesOutcome, job: JobOutcome, *, usual: bool) -> tuple[float, Ou
     return oriented(value, Better(one.better)), Outcome.DISTURBED if disturbed else Outcome.MEASURED
 
 
-def _gates(database: Connection, runs: Sequence[str]) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
-    """Return by run and series the gate of the campaign that it broke, and why hpcq could not judge a gate."""
-    broken, unclear = {}, {}
+def _gates(
+    database: Connection, runs: Sequence[str]
+) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str], dict[tuple[str, int], float]]:
+    """Return by run and series the gate that it broke, why hpcq could not judge a gate, and what is expected of it."""
+    broken, unclear, least = {}, {}, {}
     for run in runs:
         for one in judge_run(database, run):
             key = (run, one.series.series_id)
+            if one.expected:
+                if one.limit is not None:
+                    least[key] = one.limit
+                continue
             if one.verdict is Verdict.FAILED:
                 broken[key] = f"{one.words}: must be {one.bound}"
             elif one.verdict is Verdict.INCONCLUSIVE and one.value is not None:
                 unclear[key] = one.reason or one.words
-    return broken, unclear
+    return broken, unclear, least
 
 
 def disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:

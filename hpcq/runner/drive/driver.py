@@ -85,9 +85,14 @@ class Pending:
     due: frozenset[int] | None = None
 
     def __iter__(self) -> Iterator[PlannedPair]:
-        for index in self.state.pending:
-            if index not in self.held and (self.due is None or index in self.due):
-                yield self.state.plan.pair_at(index)
+        free = (index for index in self.state.pending if index not in self.held and (self.due is None or index in self.due))
+        plan, failed = self.state.plan, self.state.failed_pairs()
+        if not failed:
+            yield from map(plan.pair_at, free)
+            return
+        indices = list(free)  # other partners say more of a node than the pair that failed, the other way round
+        for again in (False, True):
+            yield from (plan.pair_at(one) for one in indices if (frozenset(plan.nodes_at(one)) in failed) is again)
 
     def __len__(self) -> int:
         """Return how many pairs wait, including those on hold."""
@@ -260,6 +265,8 @@ class Submitter:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+#: How many jobs wait for a node at most, its running one included, where further ones may turn out to be decided.
+_LAYERS_TO_DECIDE = 2
 #: How long a run waits for other runs of the same user, which take what the cluster file allows.
 _RUNS_WAIT_S = 86400.0
 #: How often it looks meanwhile.
@@ -331,6 +338,7 @@ class Driver:
         snapshot = self.queue.look(refill=bool(self._pending()))
         self.queue.take(snapshot.reports)
         self._spools.read()
+        self._drop_decided()
         paused = self.queue.pause(snapshot)
         if paused is not None:
             self.queue.end_early(self.queue.live(), paused)
@@ -340,6 +348,17 @@ class Driver:
         changed = len(self.record.journal) > before
         last_ones_run = self.state.count(JobState.QUEUED) == 0 and bool(self.state.active)
         return last_ones_run or (changed and bool(self._pending()))
+
+    def _drop_decided(self) -> None:
+        """Give up what pairs are left of a node that has failed with enough partners: they would tell nothing new."""
+        for node, others in (self.state.decided() if self.state.plan.decided_after else {}).items():
+            reason = f"decided: {node} failed with {', '.join(others)}, which are fine with others"
+            plan = self.state.plan
+            self.record.not_run([index for index in self.state.pending if node in plan.nodes_at(index)], reason)
+            live = [one for one in self.queue.live() if node in one.nodes and not one.withdrawal]
+            queued = [one for one in live if one.state is JobState.QUEUED]
+            self.record.note_all([{"event": "withdraw", "tag": one.tag, "reason": reason, "final": True} for one in queued])
+            self.queue.end_early([one for one in live if one.state is JobState.RUNNING], reason)
 
     def cancel(self, reason: str) -> None:
         """Plan nothing more.
@@ -439,7 +458,7 @@ class Driver:
             allocations = choose_allocations(pending, idle, jobs, budget, self.state.plan)
             return [[pair_index_of(pair.job) for pair in pairs] for pairs in allocations]
         # If the campaign yields, hpcq queues nothing behind its own jobs: users wait for at most the running one.
-        layers = 1 if budget.gives_way else None
+        layers = 1 if budget.gives_way else _LAYERS_TO_DECIDE if self.state.plan.decided_after else None
         return [[pair_index_of(pair.job)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
 
     def _full(self, states: Sequence[NodeState], room: int | None) -> tuple[str, float]:

@@ -82,6 +82,8 @@ class Job:
     walltime_s: int
     evidence: str
     steps: tuple[Step, ...]
+    #: Whether a test that failed twice the same way is not repeated.
+    decides: bool = False
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -171,6 +173,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
         walltime_s=plan.walltime_s,
         evidence=plan.evidence,
         steps=tuple(steps),
+        decides=plan.decided_after > 0,
     )
 
 
@@ -203,6 +206,8 @@ def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
 
 #: Outcomes that say nothing about the test itself: another attempt may succeed.
 _RETRIED_OUTCOMES = frozenset({"node_failed", "preempted", "boot_failed", "lost", "revoked", "refused", "completed", "failed"})
+#: Outcomes that say something about the nodes, where a plan decides: also of a job that hangs until its time limit.
+_TELLING_OUTCOMES = frozenset({"completed", "timed_out", "failed"})
 #: The outcome that does not count as an attempt, because it says nothing about the nodes: users waited, or a limit.
 _UNCOUNTED_OUTCOME = "withdrawn"
 #: How many lists of nodes a line shows.
@@ -370,6 +375,8 @@ class ClusterState(RunState):
         self.node_seconds = 0.0
         #: Number of allocations so far that several pairs shared.
         self.tournament_count = 0
+        #: Client and server of jobs that told something: whether some test brought nothing there, where the plan decides.
+        self._judged: dict[tuple[str, str], bool] = {}
         self._numbers: dict[int, int] = {}
         #: What running tournaments have measured, by tag and pair. hpcq shows it, and counts it finally when they end.
         self._spooled: dict[str, dict[int, set[StepKey]]] = {}
@@ -414,7 +421,35 @@ class ClusterState(RunState):
             self._numbers[index] = self.next_attempt_no(index) if attempt.shared else attempt.attempt_no
 
     def _end_pair(self, index: int, attempt: Attempt) -> None:
-        self._try_again(index, (attempt.outcome,))
+        # What failed in a job that ran to its end has failed: where tests are decided, it is not tried again.
+        self._judge(attempt)
+        self._try_again(index, (attempt.outcome,), final=self.plan.decided_after > 0 and attempt.outcome == "completed")
+
+    def failed_pairs(self) -> set[frozenset[str]]:
+        """Return the pairs of nodes that failed in a job that told something, where the plan decides."""
+        return {frozenset(pair) for pair, failed in self._judged.items() if failed}
+
+    def _judge(self, attempt: Attempt) -> None:
+        """Note whether a pair measured everything, or some test brought nothing at all."""
+        if not self.plan.decided_after or attempt.outcome not in _TELLING_OUTCOMES or attempt.shared or len(attempt.nodes) != 2:
+            return
+        of_tests = Counter(test_no for test_no, _ in self.missing(attempt.pairs[0]))
+        failed = any(count >= self.plan.repetition_count for count in of_tests.values())
+        if failed or not of_tests:
+            self._judged[attempt.nodes[0], attempt.nodes[1]] = failed
+
+    def decided(self) -> dict[str, list[str]]:
+        """Return by node that has failed for good with whom: some test brought nothing with each of these partners.
+
+        They are `decided_after` or more, and each of them measured everything with somebody else.
+        """
+        bad: dict[str, set[str]] = {}
+        fine: dict[str, set[str]] = {}
+        for pair, failed in self._judged.items():
+            for node, other in (pair, pair[::-1]):
+                (bad if failed else fine).setdefault(node, set()).add(other)
+        found = {node: sorted(other for other in others if fine.get(other, set()) - {node}) for node, others in bad.items()}
+        return {node: others for node, others in found.items() if len(others) >= self.plan.decided_after}
 
     def _took(self, attempt: Attempt, node_seconds: float) -> None:  # noqa: ARG002 - all nodes are of one cluster
         self.node_seconds += node_seconds

@@ -89,6 +89,10 @@ def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int
     return brought
 
 
+#: Why a repetition was not measured where a campaign says `decided_after`.
+DECIDED = "decided: the test failed twice the same way in this job"
+
+
 def missing_reason(tries: Sequence[Attempt], not_run: str | None, *, closed: bool) -> str:
     """Why a measurement of a job is missing: how each attempt ended, or why there was none."""
     if tries and tries[-1].live:
@@ -454,10 +458,19 @@ class ClusterLoader(PlanRows):
             tries = attempts.get(job.name, [])
             reason = missing_reason(tries, state.not_run.get(pair_index_of(job.name)), closed=state.closed_utc is not None)
             self.pending_count += len(absent) if reason.startswith(REASON_PENDING) else 0
+            decided = self._decided_tests(tries)
             for step in absent:
-                self._put_missing(job, step, reason, placeholders.pop((job.job_id, *step), None))
+                words = DECIDED if step[0] in decided else reason
+                self._put_missing(job, step, words, placeholders.pop((job.job_id, *step), None))
         for placeholder in placeholders.values():
             remove(self._database, placeholder.result_id)
+
+    def _decided_tests(self, tries: Sequence[Attempt]) -> set[int]:
+        """The tests that the script of the last attempt repeated no further."""
+        if not tries:
+            return set()
+        path = self._folder.plan(self.cluster).parent / tries[-1].folder / "decided"
+        return {int(line) for line in path.read_text().split() if line.isdecimal()} if path.exists() else set()
 
     def _put_missing(self, job: JobKeys, step: Step, reason: str, there: Placeholder | None) -> None:
         if there is not None:

@@ -20,7 +20,7 @@ class Acceptance:
     explained: the bad pairs of each culprit. open: bad pairs that nothing explains yet. unsettled: pairs to run once
     more. drainable: nodes at fault with most of their partners in at least one role; others have fine pairs. told: the
     smallest effects that would have shown. flapping: the share of its jobs in which a node may be slow unseen. notes: what
-    a person should know of the reference.
+    a person should know of the reference. decided: nodes that failed with enough good partners to need no second run.
     """
 
     nodes: tuple[VerdictRecord, ...]
@@ -36,6 +36,7 @@ class Acceptance:
     told: tuple[Told, ...] = ()
     flapping: float = 0.0
     notes: tuple[str, ...] = ()
+    decided: frozenset[str] = frozenset()
 
     @property
     def told_words(self) -> str:
@@ -67,7 +68,7 @@ def acceptance_of(found: RunVerdict, standing: Sequence[Sides] = ()) -> Acceptan
         tuple(_record(one) for one in found.nodes),
         tuple(things["link"]), tuple(things["group"]), tuple(things["cluster"]),
         found.suspects, found.good, found.explained, found.open, found.unsettled, found.drainable,
-        found.told, found.flapping, found.notes,
+        found.told, found.flapping, found.notes, found.decided,
     )  # fmt: skip
 
 
