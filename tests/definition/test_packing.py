@@ -289,6 +289,31 @@ def test_the_ledger_knows_what_each_pair_still_misses(tmp_path: Path, cluster: C
     assert ledger.measured_count == 5
 
 
+def test_a_node_that_failed_with_three_good_partners_is_decided(tmp_path: Path, cluster: Cluster) -> None:
+    plan = plan_of(tmp_path, cluster, 6, "pairs: all\ndecided_after: 3\n")
+    state = ClusterState(plan)
+    whole = sorted(all_steps(plan, 0))
+
+    def job(client: str, server: str, outcome: str, measured: list[tuple[int, int]]) -> None:
+        index = next(place for place, pair in enumerate(plan.pairs) if set(pair) == {client, server})
+        tag, nodes = f"hpcq-{client}-{server}", [client, server]
+        state.apply({"event": "attempt", "tag": tag, "job": f"j{index + 1:05d}", "attempt_no": 1, "nodes": nodes})
+        end = {"event": "ended", "tag": tag, "outcome": outcome, "reason": "", "nodes": nodes, "rc": 0}
+        state.apply({**end, "measured": [list(step) for step in measured]})
+
+    one, *others = names(6)
+    job(one, others[0], "completed", [step for step in whole if step[0] != 1])
+    job(one, others[1], "timed_out", [])
+    assert state.failed_pairs() == {frozenset((one, others[0])), frozenset((one, others[1]))}
+    job(one, others[2], "node_failed", [])
+    assert state.decided() == {}, "two partners, and nothing is known of them"
+    job(others[0], others[1], "completed", whole)
+    job(one, others[3], "completed", [])
+    assert state.decided() == {}, "the third one may be bad itself"
+    job(others[3], others[4], "completed", whole)
+    assert state.decided() == {one: sorted((others[0], others[1], others[3]))}
+
+
 def test_the_spool_is_read_up_to_where_it_was_torn(tmp_path: Path) -> None:
     begun = '{"format":1,"job":"j00002","test":2,"repetition":1,"begun_utc":"2026-01-01T00:00:00Z"}'
     lines = [line("j00001", 1, 1), line("j00001", 1, 2, rc=1), line("j00002", 1, 1, rc=3, reason="n3: lost"), begun]

@@ -156,6 +156,22 @@ def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(t
     ]
 
 
+@pytest.mark.promise("Where a campaign says `decided_after`, a job repeats no test that failed twice the same way.")
+def test_a_test_that_failed_twice_the_same_way_is_not_repeated(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    campaign = desk.folder / desk.campaign(REFUSED, PINGPONG[0], more="decided_after: 3")
+    campaign.write_text(campaign.read_text().replace("repetitions: 1", "repetitions: 4"))
+    desk.hpcq("run", "try.yaml", expect=None)
+    rows = desk.rows(
+        "SELECT kernel, outcome, reason, count(*) AS n FROM v_results GROUP BY kernel, outcome, reason ORDER BY 1, 2"
+    )
+    assert [(row["kernel"], row["outcome"], row["n"]) for row in rows] == [
+        ("tcp_pingpong", "measured", 8), ("tcp_stream", "failed", 2), ("tcp_stream", "not_measured", 2),
+    ]  # fmt: skip
+    assert rows[-1]["reason"] == "decided: the test failed twice the same way in this job"
+    assert len(desk.rows("SELECT * FROM v_attempts")) == 1, "it is decided, so it is not tried again"
+
+
 def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("bare", CLUSTER.replace("-O0", "-O0, cc: no-such-cc"))
