@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -188,10 +189,9 @@ repetitions: 5
 tests:
   - {kernel: tcp_stream, parameters: {duration_s: 100ms, warmup_s: 50ms, send_buffer_bytes: 64KiB}}
   - {kernel: udp_pingpong, parameters: {message_bytes: 1472, duration_s: 100ms, warmup_s: 50ms}}"""
-#: Where the servers of the kernels listen, and a black hole for that alone: messages of Slurm pass.
-PORTS = "21000-21100"
+#: A black hole for what goes to the servers of the kernels and comes from them alone: messages of Slurm pass.
 HOLE_OF_TESTS = f"{TABLE} && " + " && ".join(
-    f"nft add rule inet hole out meta length gt 1400 th {way} {PORTS} drop" for way in ("dport", "sport")
+    f"nft add rule inet hole out meta length gt 1400 th {way} PORTS drop" for way in ("dport", "sport")
 )
 #: From the beginning of the run until the further pairs of the node are dropped.
 DECIDED_S = 120.0
@@ -206,10 +206,8 @@ def test_a_black_hole_among_seven_nodes_with_a_job_per_pair_is_decided_within_tw
         lab = RunningLab(name)
         desk = Desk(tmp_path, lab)
         desk.campaign(PAIR_JOBS, "accept")
-        (tmp_path / "clusters").mkdir(exist_ok=True)
-        file = (lab.state / "clusters/alpha.yaml").read_text()
-        (tmp_path / "clusters/alpha.yaml").write_text(f"{file}\nports: {PORTS}\n")
-        lab.exec("alpha/n02", "sh", "-c", HOLE_OF_TESTS)
+        [ports] = re.findall(r"^ports: (\S+)$", (lab.state / "clusters/alpha.yaml").read_text(), re.MULTILINE)
+        lab.exec("alpha/n02", "sh", "-c", HOLE_OF_TESTS.replace("PORTS", ports))
         done = desk.hpcq("accept", "campaign.yaml", "--all", "--json", expect=None, timeout_s=900)
     finally:
         lab_command("down", "--name", name)
