@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import threading
 import time
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from hpcq.units import parse_utc
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab, lab_command
 
@@ -181,51 +179,3 @@ def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, desk:
     assert [one["verdict"] for one in found["nodes"] if one["name"] == "alpha-n02"] == ["inconclusive"], found["nodes"]
     assert "bad in one run and fine in another" in reason_of(found, "n02")
     assert drained(found) == set()
-
-
-PAIR_JOBS = """clusters: [alpha]
-pairs: {rounds: 5}
-repetitions: 5
-tests:
-  - {kernel: tcp_stream, parameters: {duration_s: 100ms, warmup_s: 50ms, send_buffer_bytes: 64KiB}}
-  - {kernel: udp_pingpong, parameters: {message_bytes: 1472, duration_s: 100ms, warmup_s: 50ms}}"""
-#: A black hole for what goes to the servers of the kernels and comes from them alone: messages of Slurm pass.
-HOLE_OF_TESTS = f"{TABLE} && " + " && ".join(
-    f"nft add rule inet hole out meta length gt 1400 th {way} PORTS drop" for way in ("dport", "sport")
-)
-#: From the beginning of the run until the further pairs of the node are dropped.
-DECIDED_S = 120.0
-
-
-@pytest.mark.real_time
-@pytest.mark.promise("A node that fails with three partners that are fine with others is measured no further.")
-def test_a_black_hole_among_seven_nodes_with_a_job_per_pair_is_decided_within_two_minutes(tmp_path: Path) -> None:
-    name = f"seven-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, "--nodes", "7", "--leaves", "1", "--node-rate", "50mbit", timeout_s=180)
-        lab = RunningLab(name)
-        desk = Desk(tmp_path, lab)
-        desk.campaign(PAIR_JOBS, "accept")
-        [ports] = re.findall(r"^ports: (\S+)$", (lab.state / "clusters/alpha.yaml").read_text(), re.MULTILINE)
-        lab.exec("alpha/n02", "sh", "-c", HOLE_OF_TESTS.replace("PORTS", ports))
-        done = desk.hpcq("accept", "campaign.yaml", "--all", "--json", expect=None, timeout_s=900)
-    finally:
-        lab_command("down", "--name", name)
-    [found] = json.loads(done.stdout)["clusters"]
-    assert at_fault(found) == {"n02"}, found
-    assert drained(found) == {"alpha-n02"}
-    assert "brings nothing" in reason_of(found, "n02")
-    why = [row["reason"] for row in desk.rows("SELECT reason FROM v_results WHERE outcome = 'not_measured'")]
-    assert any("decided: alpha-n02 failed with" in one for one in why), "its further pairs are dropped"
-    assert any(one.startswith("decided: the test failed twice the same way") for one in why), "a job does not go on failing"
-    lost = desk.rows(
-        "SELECT run, client, server, count(*) AS n FROM v_results WHERE kernel = 'udp_pingpong' AND outcome = 'failed'"
-        " GROUP BY run, client, server"
-    )
-    assert max(row["n"] for row in lost) == 2, "each job fails twice and no more"
-    events = [
-        json.loads(line) for line in (tmp_path / "runs" / found["runs"][0] / "alpha/journal.jsonl").read_text().splitlines()
-    ]
-    moments = [next(one for one in events if one["event"] == name)["utc"] for name in ("attempt", "not_run")]
-    begun, decided = (parse_utc(one) for one in moments)
-    assert (decided - begun).total_seconds() < DECIDED_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,22 @@ def test_everything_is_measured_once(site: FakeSite) -> None:
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
     assert steps_of(events) == 2
     assert site.clock.passed_s < 90
+
+
+@pytest.mark.promise("A node that fails with three partners that are fine with others is measured no further.")
+def test_a_node_that_failed_with_three_good_partners_is_measured_no_further(tmp_path: Path) -> None:
+    nodes = [f"n{number}" for number in range(1, 8)]
+    pairs = [pair for one, other in combinations(nodes, 2) for pair in ((one, other), (other, one))]
+    site = FakeSite(tmp_path, node_count=7, pairs=pairs)
+    site.scheduler.failing = {"n2"}
+    site.plan = replace(site.plan, decided_after=3)
+    site.drive()
+    ends = dict(site.ends())
+    mine = {f"j{place:05d}" for place, pair in enumerate(pairs, 1) if "n2" in pair}
+    assert all(ends[job] == "completed" for job in {f"j{place:05d}" for place in range(1, len(pairs) + 1)} - mine)
+    assert 3 <= sum(ends.get(job) == "completed" for job in mine) <= 6, "of twelve; some ran before their partners were known"
+    reasons = set(site.reasons().values()) | {one["reason"] for one in site.events() if one["event"] == "withdraw"}
+    assert {reason.partition(" failed with ")[0] for reason in reasons} == {"decided: n2"}
 
 
 # -- identity ----------------------------------------------------------------------------------------------------------
