@@ -691,8 +691,8 @@ class CampaignFile(Section):
         default=0,
         ge=0,
         le=100,
-        description="A node that fails with so many partners that are fine with others is measured no further, and in a job"
-        " a test that failed twice the same way is not repeated. 0: never. `hpcq accept` takes 3.",
+        description="A node that fails with so many partners that are fine with others is measured no further, and no"
+        " job repeats a test that failed twice the same way. 0: never. `hpcq accept` takes 3.",
     )
     seed: Annotated[
         int | Literal["each_run"] | None,
