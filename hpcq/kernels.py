@@ -3,7 +3,7 @@
 Hides the files kernels/describe/*.json. So hpcq needs neither cluster nor binary to report a parameter out of range:
 
     describe/hpcq-net.json --+--> Kernel(options, metrics) --option_value, complete--> a test's final parameters
-    describe/hpcq-mpi.json --+
+    describe/hpcq-fabric.json, hpcq-mpi.json --+
 
 A parameter may be written with a unit ("64KiB"). The result is in the unit of the option's name.
 """
@@ -401,7 +401,7 @@ def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
 
 @lru_cache(maxsize=4)  # asked for each result that is loaded
 def _read_all(folder: Path) -> dict[str, Kernel]:
-    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
+    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem != "hpcq-net", path.stem))  # sockets first
     if not paths:
         raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
     found: dict[str, Kernel] = {}

@@ -357,6 +357,17 @@ class Case:
         """Whether an MPI library chose the path, which may bypass the operating system's network stack."""
         return self.mpi_program or self.kernel.startswith("mpi_")
 
+    @property
+    def over_fabric(self) -> bool:
+        """Whether libfabric moved the bytes: such an end spins for completions, as MPI does."""
+        return self.kernel.startswith("fabric_")
+
+    @property
+    def bypasses(self) -> bool:
+        """Whether the bytes may have gone past the interfaces that the operating system counts."""
+        provider = str(self.granted.get("client_provider") or "")
+        return self.over_mpi or (self.over_fabric and not provider.startswith(_SOCKET_PROVIDERS))
+
     def metric(self, *wanted: str) -> float | None:
         """The first of these metrics that the kernel reports."""
         return next((self.metrics[name] for name in wanted if name in self.metrics), None)
@@ -521,6 +532,8 @@ def interface_moved(end: End, way: str) -> tuple[int, int] | None:
 # unknown  nothing can show it: no counters, counters that lag behind, a fabric that bypasses them
 
 
+#: Providers of libfabric that move every byte through sockets.
+_SOCKET_PROVIDERS = ("tcp", "udp", "sockets", "net")
 #: From this share of the expected bytes on, they have crossed. Losses before the interface leave less than all of it.
 CROSSED_RATIO = 0.5
 #: Below this share they have not crossed. Between the two shares nothing is certain.
@@ -604,12 +617,13 @@ def _doubtful(case: Case, end: End, way: str, share: float, figures: tuple[str, 
 
 
 def _not_crossed(case: Case, end: End, way: str, figures: tuple[str, int, int]) -> Crossing:
-    """Sockets always use a network interface; an MPI library may bypass all of them."""
+    """Sockets always use a network interface; an MPI library or a provider of libfabric may bypass all of them."""
     elsewhere = _busiest(end, way)
     if elsewhere and elsewhere[1] >= CROSSED_RATIO * figures[1]:
         where = f"; {elsewhere[0]} moved {elsewhere[1]}"
-    elif case.over_mpi and "same_node" not in case.warnings:
-        reason = f"{end.name}: {end.interface} did not move, and the fabric that MPI used has no counters here"
+    elif case.bypasses and "same_node" not in case.warnings:
+        user = "MPI" if case.over_mpi else str(case.granted.get("client_provider"))
+        reason = f"{end.name}: {end.interface} did not move, and the fabric that {user} used has no counters here"
         return Crossing(CrossedInterface.UNKNOWN, reason, *figures)
     else:
         where = ""

@@ -520,7 +520,7 @@ def core_busy_with_interrupts(side: Side) -> Figures | None:
 
 def core_busy_with_process(side: Side) -> Figures | None:
     """The test's own process used all of its core. A process that waits by spinning always looks so and is left out."""
-    spins = side.case.over_mpi or (side.sends and side.case.parameters.get("pacing") == "spin")
+    spins = side.case.over_mpi or side.case.over_fabric or (side.sends and side.case.parameters.get("pacing") == "spin")
     own_us = side.here.count(names.OWN_CPU_US)
     if spins or own_us is None or side.here.interval_ns <= 0:
         return None

@@ -1,8 +1,6 @@
 /* hpcq-net: the socket kernels, the server they talk to, and what can be asked of a node. */
-#include "base/signals.h"
 #include "describe/arguments.h"
 #include "engine/client.h"
-#include "engine/result.h"
 #include "engine/server.h"
 #include "facts/facts.h"
 #include "programs/rank.h"
@@ -11,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct kernel *const kernels[] = {&kernel_tcp_stream,     &kernel_tcp_pingpong,    &kernel_udp_stream,
                                                &kernel_udp_pingpong,   &kernel_tcp_connect,     &kernel_udp_oneway,
@@ -39,69 +36,6 @@ static const struct program program = {
              "  hpcq-net --describe | --version | --help | KERNEL --help\n\n"
              "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer or control channel, 4 system call\n",
 };
-
-struct client_words {
-    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *programs, *sizes_done;
-};
-
-static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
-{
-    struct client_words words = {0};
-    const struct flag flags[] = {{"to", &words.to},
-                                 {"port", &words.port},
-                                 {"secret-file", &words.secret},
-                                 {"interface", &words.interface},
-                                 {"bind", &words.bind_to},
-                                 {"timeout-s", &words.timeout},
-                                 {"samples-file", &words.samples},
-                                 {"evidence-file", &words.evidence},
-                                 {"raw-dir", &words.raw},
-                                 {"programs-file", &words.programs},
-                                 {"sizes-done", &words.sizes_done}};
-    struct failure *failure = &run->failure;
-    failure->state = run->kernel->name;
-    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure))
-        return false;
-    if (!words.to || !words.port || !words.secret)
-        return fail(failure, EXIT_USAGE, "%s: found nothing: allowed: an address, a port and a file of mode 0600",
-                    !words.to     ? "to"
-                    : !words.port ? "port"
-                                  : "secret-file");
-    if (!arguments_port("port", words.port, &place->port, failure))
-        return false;
-    if (words.timeout && !arguments_number("timeout-s", words.timeout, 0.001, 1e6, &place->timeout_s, failure))
-        return false;
-    place->to = words.to;
-    place->bind_to = words.bind_to;
-    place->interface = words.interface && words.interface[0] ? words.interface : NULL;
-    run->keep.evidence_path = words.evidence;
-    run->keep.raw_folder = words.raw;
-    place->secret_path = words.secret;
-    place->programs_path = words.programs;
-    run->sizes_done = words.sizes_done;
-    run->samples.path = run->kernel->round_trips ? words.samples : NULL;
-    return true;
-}
-
-static int kernel_main(const struct kernel *kernel, int argc, char **argv)
-{
-    struct run run;
-    struct client_place place = {0};
-    signals_install();
-    run_begin(&run, &program, kernel, false);
-    struct result_out out = {.descriptor = STDOUT_FILENO};
-    int code;
-    if (client_arguments(&run, argc, argv, &place)) {
-        code = client_run(&run, &place, &out);
-    } else {
-        result_json(&run, &out.json);
-        code = result_exit_code(&run);
-    }
-    result_say(&run);
-    code = result_write(&out, code);
-    run_end(&run);
-    return code;
-}
 
 static int snapshot_diff_main(int argc, char **argv)
 {
@@ -135,7 +69,7 @@ int main(int argc, char **argv)
     if (program_information(&program, argc, argv))
         return EXIT_MEASURED;
     if (kernel)
-        return kernel_main(kernel, argc, argv);
+        return client_main(&program, kernel, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "server"))
         return server_main(&program, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "agent"))

@@ -1,6 +1,6 @@
 """Kernels on a cluster: sources there, the cluster's own compiler and modules, a record of what came out.
 
-    kernels/c --push--> <work>/<run>/<cluster>/src --make--> bin/hpcq-net, bin/hpcq-mpi --> build.json
+    kernels/c --push--> <work>/<run>/<cluster>/src --make--> bin/hpcq-net, hpcq-fabric, hpcq-mpi --> build.json
                                                         ^  |
                                                   <work>/builds/<key>     programs with the same key are used again
 
@@ -32,12 +32,14 @@ from hpcq.run_folder.paths import write_text
 from hpcq.transport import Here, Transport, quote
 
 _SECTION = "=== hpcq "
+#: The program that is built only where pkg-config finds libfabric.
+FABRIC = "hpcq-fabric"
 #: How many compilers run at once: a login node is shared with others.
 _JOBS = 4
 
 
 def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: set[str]) -> dict[str, Any]:
-    """Build `programs` (hpcq-net, hpcq-mpi) below the folder `root` on the cluster, or use kept ones.
+    """Build `programs` (hpcq-net, hpcq-fabric, hpcq-mpi) below the folder `root` on the cluster, or use kept ones.
 
     Returns the content of build.json. Raises HpcqError that quotes the compiler when a program does not build.
     """
@@ -65,6 +67,7 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
         "libc_version": said["libc"].strip(),
         "mpi_compiler": cluster.mpi.compiler if cluster.mpi and "hpcq-mpi" in programs else None,
         "mpi_version": said["mpi"].strip() or None,
+        "libfabric_version": said["libfabric"].strip() or None,
         "programs": {
             program: {"sha256": said[f"sha256 {program}"].split()[0], **described[program]} for program in sorted(programs)
         },
@@ -165,13 +168,17 @@ def _script(cluster: Cluster, root: str, programs: set[str], sums: dict[str, str
         "section libc; ldd --version 2>/dev/null | head -n 1",
         f"section flags; echo {cflags}",
         "section mpi; :" if "hpcq-mpi" not in programs else f"section mpi; {_MPI_VERSION.replace('MPICC', mpicc)}",
+        f"section libfabric; libfabric={_LIBFABRIC if FABRIC in programs else ''}",
+        "printf '%s' \"$libfabric\"",
         f"section found; command -v {cc} >/dev/null 2>&1 && echo yes",
         "section all; missing=",
     ]
     for program in sorted(programs):
         target = program.removeprefix("hpcq-")
-        compilers = cc if target == "net" else f"{cc} {mpicc}"
-        lines.append(f'{target}=$(digest {cflags} {compilers}); taken {program} ${target} || missing="$missing {target}"')
+        compilers = f"{cc} {mpicc}" if target == "mpi" else cc
+        libraries = '"$libfabric"' if program == FABRIC else ""
+        lines.append(f"{target}=$(LIBRARIES={libraries} digest {cflags} {compilers})")
+        lines.append(f'taken {program} ${target} || missing="$missing {target}"')
     # First all at once, so that every core compiles; then each by itself, which shows its result.
     lines.append(f'[ -z "$missing" ] || {make} -k $missing >/dev/null 2>&1')
     for program in sorted(programs):
@@ -192,13 +199,14 @@ def _script(cluster: Cluster, root: str, programs: set[str], sums: dict[str, str
 _KEPT = "kept:"
 #: The script keeps built programs below $builds, each in a folder with its digest as name: scratch file systems lose old
 #: files. $sums says what each must be: what is kept there is copied first, and the copy is what is summed and run.
-#:   digest CFLAGS COMPILER...   prints the digest of all that affects a program (a new static MPI has a new wrapper)
+#:   digest CFLAGS COMPILER...   prints the digest of all that affects a program (a new static MPI has a new wrapper);
+#:                               LIBRARIES: what it is linked with besides
 #:   taken PROGRAM DIGEST        copies it from there; jobs may run the one in bin, so a rename puts it there
 #:   keep PROGRAM DIGEST         puts it there; a failure only costs the next run its build time
 _KEEPING = """\
 digest() { (
     (cd src && find . -type f -exec sha256sum {} + | LC_ALL=C sort) 2>/dev/null
-    printf '%s|' "$@" "$LDFLAGS" "$CPATH" "$C_INCLUDE_PATH" "$LIBRARY_PATH"
+    printf '%s|' "$@" "$LDFLAGS" "$CPATH" "$C_INCLUDE_PATH" "$LIBRARY_PATH" "$LIBRARIES"
     uname -nm; ldd --version 2>/dev/null | head -n 1; shift
     for compiler in "$@"; do
         "$compiler" --version 2>&1; "$compiler" -show 2>/dev/null; stat -L -c '%n %s %Y' -- "$(command -v "$compiler")" 2>&1
@@ -218,6 +226,7 @@ keep() { (
     rm -rf -- "$new"
 ) >/dev/null 2>&1; }
 """
+_LIBFABRIC = "$(pkg-config --modversion --libs libfabric 2>/dev/null)"
 #: ompi_info gives the version of Open MPI, mpichversion that of MPICH; either may exist only beside the compiler.
 _MPI_VERSION = (
     "{ MPICC --showme:version 2>/dev/null || MPICC -v 2>/dev/null | grep -i -m 1 'mpi.*version'"
@@ -240,11 +249,13 @@ def _describe(text: str) -> dict[str, Any]:
 
 def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqError:
     output = said.get(f"make {program}", "").strip() or "nothing was said"
-    # the plain compiler's flags are common to both programs
+    # the plain compiler's flags are common to all programs
     mpi = program == "hpcq-mpi" and said.get("found", "").strip() == "yes"
     compiler = (cluster.mpi.compiler if cluster.mpi else "mpicc") if mpi else cluster.compiler.cc
     shown = "\n".join(output.splitlines()[-12:])
-    if "not found" in output or "No such file" in output:
+    if program == FABRIC and not said.get("libfabric", "").strip():
+        hint = f"libfabric must be there with its headers: modules or environment (PKG_CONFIG_PATH) of {cluster.name}'s file"
+    elif "not found" in output or "No such file" in output:
         hint = f"{compiler} must be on PATH there: name modules, compiler or mpi in the cluster file of {cluster.name}"
     else:
         hint = f"the compiler's words above say what it misses; hpcq cluster check {cluster.name} looks at the rest"

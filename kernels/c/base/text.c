@@ -46,16 +46,35 @@ void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_
     return list;
 }
 
+#define NOISE_SEED 0x9e3779b97f4a7c15ULL
+
+static uint64_t noise_next(uint64_t state) /* xorshift64, Marsaglia 2003 */
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^ state << 17;
+}
+
 void memory_noise(void *to, size_t bytes)
 {
     uint8_t *memory = to;
-    uint64_t state = 0x9e3779b97f4a7c15ULL; /* xorshift64, Marsaglia 2003 */
+    uint64_t state = NOISE_SEED;
     for (size_t i = 0; i < bytes; i += sizeof state) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        state = noise_next(state);
         memcpy(memory + i, &state, bytes - i < sizeof state ? bytes - i : sizeof state);
     }
+}
+
+bool memory_is_noise(const void *from, size_t bytes)
+{
+    const uint8_t *memory = from;
+    uint64_t state = NOISE_SEED;
+    for (size_t i = 0; i < bytes; i += sizeof state) {
+        state = noise_next(state);
+        if (memcmp(memory + i, &state, bytes - i < sizeof state ? bytes - i : sizeof state) != 0)
+            return false;
+    }
+    return true;
 }
 
 static void text_reserve(struct text *text, size_t more)

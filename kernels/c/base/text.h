@@ -28,6 +28,7 @@ void *memory_pages(size_t count, size_t size);
 void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_t size);
 /* Every byte written with what no compressor, no zero page and no deduplication makes cheaper. */
 void memory_noise(void *to, size_t bytes);
+bool memory_is_noise(const void *from, size_t bytes); /* as memory_noise() makes it */
 
 /* JSON into a text; commas are set where the text before asks for one. */
 void json_open(struct text *text, char bracket);

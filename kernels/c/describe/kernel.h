@@ -3,6 +3,7 @@
  *
  *   server   listen -> [ready] -> open                                 close
  *   client                        open                                 close
+ *                     of a kernel that tells: open -> [joined] at the client, then open at the server
  *   both                                 { begin  step step step ... } report
  *                                          once for the warm-up (if any), once for the measurement
  *
@@ -40,6 +41,7 @@ struct kernel {
     bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
     bool (*both_send)(const void *options);    /* the passive end sends too, until the active one stops; NULL: never */
     bool is_foreign;                           /* runs the program of somebody else */
+    bool tells;                                /* `ready` and `joined` carry what the ends say to each other */
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
@@ -204,6 +206,8 @@ extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_mpi_one_sided;
 extern const struct kernel kernel_mpi_matrix_multiply;
 extern const struct kernel kernel_mpi_sort;
+extern const struct kernel kernel_fabric_pingpong;
+extern const struct kernel kernel_fabric_stream;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

@@ -1,13 +1,16 @@
 /* The client's states, each with a name and a limit (seconds), as they stand in `error.state`:
  *
- *   secret  connect(5)  hello(8)  request(10)  open(10)  start(15)  warmup|measure(phase)  stop(25)  report(15)
+ *   secret  connect(5)  hello(8)  request(10)  open(10; over libfabric 60 each)  start(15)  warmup|measure(phase)
+ * stop(25)  report(15)
  */
 #include "engine/client.h"
 
 #include "base/signals.h"
+#include "describe/arguments.h"
 #include "describe/program.h"
 #include "engine/phase.h"
 #include "engine/report.h"
+#include "engine/result.h"
 
 #include <errno.h>
 #include <math.h>
@@ -134,13 +137,14 @@ static bool client_request(struct run *run)
 {
     struct text out = {0};
     struct received message;
-    uint64_t deadline = run_state(run, "request", 10);
+    uint64_t deadline = run_state(run, "request", run_open_limit_s(run));
     request_message(run, &out);
     bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
               control_expect(&run->control, "ready", &message, deadline, &run->failure);
     if (ok) {
         const char *build = received_get(&message, "build_id");
         run->test_port = (unsigned)received_unsigned(&message, "port");
+        told_read(run, &message);
         if (!build || strcmp(build, hpcq_build_id) != 0)
             run_warn(run, "build_differs", "the server is build %.64s, this client %s", build ? build : "?",
                      hpcq_build_id);
@@ -152,12 +156,18 @@ static bool client_request(struct run *run)
 
 static bool client_open(struct run *run)
 {
+    struct text out = {0};
     struct received message;
-    uint64_t deadline = run_state(run, "open", 10);
-    if (!run->kernel->open(run) || !control_expect(&run->control, "opened", &message, deadline, &run->failure))
-        return false;
-    received_free(&message);
-    return true;
+    uint64_t deadline = run_state(run, "open", run_open_limit_s(run));
+    bool ok = run->kernel->open(run);
+    message_begin(&out, "joined");
+    told_write(run, &out);
+    ok = ok && (!run->kernel->tells || control_send(&run->control, &out, deadline, &run->failure)) &&
+         control_expect(&run->control, "opened", &message, deadline, &run->failure);
+    text_free(&out);
+    if (ok)
+        received_free(&message);
+    return ok;
 }
 
 static bool client_phase(struct run *run, enum phase phase)
@@ -265,4 +275,67 @@ int client_run(struct run *run, const struct client_place *place, struct result_
     if (place->timeout_s > 0)
         client.deadline_ns = clock_now_ns() + clock_ns_from_s(place->timeout_s);
     return sweep_run(run, client_measure, &client, out);
+}
+
+struct client_words {
+    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *programs, *sizes_done;
+};
+
+static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
+{
+    struct client_words words = {0};
+    const struct flag flags[] = {{"to", &words.to},
+                                 {"port", &words.port},
+                                 {"secret-file", &words.secret},
+                                 {"interface", &words.interface},
+                                 {"bind", &words.bind_to},
+                                 {"timeout-s", &words.timeout},
+                                 {"samples-file", &words.samples},
+                                 {"evidence-file", &words.evidence},
+                                 {"raw-dir", &words.raw},
+                                 {"programs-file", &words.programs},
+                                 {"sizes-done", &words.sizes_done}};
+    struct failure *failure = &run->failure;
+    failure->state = run->kernel->name;
+    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure))
+        return false;
+    if (!words.to || !words.port || !words.secret)
+        return fail(failure, EXIT_USAGE, "%s: found nothing: allowed: an address, a port and a file of mode 0600",
+                    !words.to     ? "to"
+                    : !words.port ? "port"
+                                  : "secret-file");
+    if (!arguments_port("port", words.port, &place->port, failure))
+        return false;
+    if (words.timeout && !arguments_number("timeout-s", words.timeout, 0.001, 1e6, &place->timeout_s, failure))
+        return false;
+    place->to = words.to;
+    place->bind_to = words.bind_to;
+    place->interface = words.interface && words.interface[0] ? words.interface : NULL;
+    run->keep.evidence_path = words.evidence;
+    run->keep.raw_folder = words.raw;
+    place->secret_path = words.secret;
+    place->programs_path = words.programs;
+    run->sizes_done = words.sizes_done;
+    run->samples.path = run->kernel->round_trips ? words.samples : NULL;
+    return true;
+}
+
+int client_main(const struct program *program, const struct kernel *kernel, int argc, char **argv)
+{
+    struct run run;
+    struct client_place place = {0};
+    signals_install();
+    run_begin(&run, program, kernel, false);
+    struct result_out out = {.descriptor = STDOUT_FILENO};
+    int code;
+    if (client_arguments(&run, argc, argv, &place)) {
+        code = client_run(&run, &place, &out);
+    } else {
+        result_json(&run, &out.json);
+        code = result_exit_code(&run);
+    }
+    result_say(&run);
+    code = result_write(&out, code);
+    run_end(&run);
+    return code;
 }

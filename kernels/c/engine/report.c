@@ -66,3 +66,19 @@ void report_read(struct run *run, const struct received *message)
         run->peer_evidence = strdup(evidence);
     keep_read(run, message);
 }
+
+void told_write(const struct run *run, struct text *message)
+{
+    char key[64];
+    for (size_t i = 0; i < run->told.count; i++) {
+        snprintf(key, sizeof key, "told.%s", run->told.list[i].name);
+        message_put(message, key, run->told.list[i].value);
+    }
+}
+
+void told_read(struct run *run, const struct received *message)
+{
+    const char *cursor = NULL, *name, *value;
+    while ((name = received_next(message, "told.", &cursor, &value)))
+        notes_add(&run->heard, name, value);
+}

@@ -41,6 +41,8 @@ void run_end(struct run *run)
     notes_free(&run->granted);
     notes_free(&run->warnings);
     notes_free(&run->outputs);
+    notes_free(&run->told);
+    notes_free(&run->heard);
     notes_free(&run->others);
     notes_free(&run->keep.peer_raw);
     free(run->keep.peer_full);
@@ -109,6 +111,11 @@ uint64_t run_state(struct run *run, const char *state, double limit_s)
     uint64_t deadline = clock_now_ns() + clock_ns_from_s(limit_s);
     run->failure.state = state;
     return run->deadline_ns && run->deadline_ns < deadline ? run->deadline_ns : deadline;
+}
+
+double run_open_limit_s(const struct run *run)
+{
+    return run->kernel->tells ? 60 : 10;
 }
 
 void run_invalid(struct run *run, const char *format, ...)

@@ -60,6 +60,8 @@ struct run {
     struct address local, peer; /* of the control channel; the test channel uses the same hosts */
     struct port_range ports;    /* server: for the test socket */
     unsigned test_port;
+    struct notes told,
+        heard; /* of a kernel that tells: what its ends say to each other before the test channel is open */
 
     enum phase phase;
     uint64_t phase_start_ns, now_ns, phase_end_ns;
@@ -111,6 +113,7 @@ bool run_receives(const struct run *run); /* from the peer that sends, not repli
 
 /* A state by name with its own deadline, never later than the run's. */
 uint64_t run_state(struct run *run, const char *state, double limit_s);
+double run_open_limit_s(const struct run *run); /* an end may have GiBs of memory to write and to register */
 void run_invalid(struct run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void run_warn(struct run *run, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* What the system granted this end; the name gets the end's prefix: send_buffer_bytes -> client_send_buffer_bytes. */

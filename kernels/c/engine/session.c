@@ -1,6 +1,7 @@
 /* The server's side of one measurement, in a process of its own. It has no parameters: the client sends them all.
  *
- *   hello -> request -> [ready] -> open -> { start -> started -> go -> warmup|measure -> stop } -> report -> bye
+ *   hello -> request -> [ready] -> (joined ->) open -> { start -> started -> go -> warmup|measure -> stop } -> report
+ * -> bye
  *
  * A `bye` that says so is followed by the request of the next size of a sweep.
  */
@@ -33,6 +34,20 @@ static bool session_options(struct run *run, const struct received *message)
     return true;
 }
 
+/* Of a kernel that tells: what the client has to say. */
+static bool session_joined(struct run *run)
+{
+    struct received message;
+    if (!run->kernel->tells)
+        return true;
+    if (!control_expect(&run->control, "joined", &message, run_state(run, "open", run_open_limit_s(run)),
+                        &run->failure))
+        return false;
+    told_read(run, &message);
+    received_free(&message);
+    return true;
+}
+
 static bool session_ready(struct run *run)
 {
     struct text out = {0};
@@ -40,10 +55,11 @@ static bool session_ready(struct run *run)
     message_put_unsigned(&out, "port", run->test_port);
     message_put(&out, "version", HPCQ_VERSION);
     message_put(&out, "build_id", hpcq_build_id);
+    told_write(run, &out);
     bool ok = control_send(&run->control, &out, run_state(run, "ready", 10), &run->failure);
     message_begin(&out, "opened");
-    ok = ok && (run_state(run, "open", 10), run->kernel->open(run)) &&
-         control_send(&run->control, &out, run_state(run, "open", 10), &run->failure);
+    ok = ok && session_joined(run) && (run_state(run, "open", run_open_limit_s(run)), run->kernel->open(run)) &&
+         control_send(&run->control, &out, run_state(run, "open", run_open_limit_s(run)), &run->failure);
     text_free(&out);
     return ok;
 }

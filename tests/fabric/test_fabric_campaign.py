@@ -1,0 +1,57 @@
+"""Campaigns with kernels over libfabric on the embedded scheduler: pair jobs, a tournament, and a cluster without it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.local.desk import assert_clean
+from tests.local.local_desk import CLUSTER, INSTANT, LocalDesk
+
+STREAM = "{kernel: fabric_stream, parameters: {provider: tcp, duration_s: 100ms, warmup_s: 0}}"
+PINGPONG = "{kernel: fabric_pingpong, parameters: {duration_s: 100ms, warmup_s: 0, message_bytes: 0, sweep_to_bytes: 2}}"
+
+
+@pytest.mark.promise("A campaign measures TCP/IP and the fabric below MPI in the same jobs, pair by pair or as a tournament.")
+@pytest.mark.parametrize("allocation", ["pair", "whole"])
+def test_sockets_and_fabric_in_one_campaign(tmp_path: Path, allocation: str) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("tiny", CLUSTER + "environment: {FI_PROVIDER: tcp}\n")
+    desk.campaign(INSTANT, STREAM, PINGPONG, more=f"allocation: {allocation}")
+    desk.hpcq("run", "try.yaml")
+    rows = desk.rows("SELECT kernel, outcome, count(*) AS n FROM v_results GROUP BY kernel, outcome ORDER BY kernel")
+    assert [(row["kernel"], row["outcome"], row["n"]) for row in rows] == [
+        ("fabric_pingpong", "measured", 3),
+        ("fabric_stream", "measured", 1),
+        ("tcp_pingpong", "measured", 1),
+    ]
+    programs = desk.rows("SELECT DISTINCT program FROM v_builds ORDER BY 1")
+    assert [row["program"] for row in programs] == ["hpcq-fabric", "hpcq-net"]
+    build = json.loads((desk.run_folder / "tiny" / "build.json").read_text())
+    assert build["libfabric_version"][0].isdigit()
+    assert_clean(desk.run_folder)
+
+
+def test_fabric_alone(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.campaign(STREAM)
+    desk.hpcq("run", "try.yaml")
+    assert desk.rows("SELECT outcome FROM v_results") == [{"outcome": "measured"}]
+    assert [row["program"] for row in desk.rows("SELECT * FROM v_builds")] == ["hpcq-fabric"]
+    assert {path.name for path in desk.run_folder.glob("tiny/jobs/*/1/facts-*.json")} == {
+        "facts-tiny-a.json",
+        "facts-tiny-b.json",
+    }
+
+
+@pytest.mark.promise("Where libfabric is missing, a campaign with fabric kernels says that and how to name it.")
+def test_a_cluster_without_libfabric_says_so(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("tiny", CLUSTER + "environment: {PKG_CONFIG_LIBDIR: /nonexistent}\n")
+    desk.campaign(STREAM)
+    said = desk.hpcq("run", "try.yaml", expect=1).stderr
+    assert "error: tiny: hpcq-fabric: does not build" in said
+    assert "hpcq-fabric needs libfabric: pkg-config does not find it" in said
+    assert "libfabric must be there with its headers" in said

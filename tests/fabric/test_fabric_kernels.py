@@ -1,0 +1,203 @@
+"""hpcq-fabric over the providers of libfabric that any machine has: tcp, shm, udp and sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.kernel_programs import ROOT, SOURCES, Ended, Programs, Server, ended, made_once, make, write_secret
+
+#: Both ends may share one CPU with others: an exchange of two that spin takes milliseconds then.
+SHORT: dict[str, Any] = {"duration_s": 0.1, "warmup_s": 0.02}
+PROVIDERS = ["tcp", "shm", "udp;ofi_rxd", "sockets"]
+KERNELS = ["fabric_pingpong", "fabric_stream"]
+
+
+def built(programs: Programs, *words: str) -> Path:
+    """hpcq-fabric, in a folder beside hpcq-net, whose objects need not be compiled again."""
+    folder = programs.folder.with_name(f"{programs.folder.name}-fabric")
+    made_once(folder, "fabric", *words, beside=programs.folder)
+    return folder / "hpcq-fabric"
+
+
+@pytest.fixture(scope="module")
+def fabric(programs: Programs) -> Path:
+    return built(programs)
+
+
+@pytest.fixture(scope="module")
+def checked(sanitized: Programs) -> Path:
+    """With the address and undefined-behaviour sanitizers, which look for leaks too."""
+    return built(sanitized, "SANITIZED=yes")
+
+
+@pytest.fixture
+def served(fabric: Path, secret: Path) -> Iterator[Server]:
+    with Server(fabric, secret) as running:
+        yield running
+
+
+def measured(done: Ended) -> dict[str, Any]:
+    assert (done.rc, done.err) == (0, ""), done
+    assert done.line["valid"] is True
+    return done.line
+
+
+def test_committed_description_is_the_programs(fabric: Path) -> None:
+    said = subprocess.run([fabric, "--describe"], capture_output=True, text=True, check=True).stdout
+    committed = json.loads((ROOT / "kernels" / "describe" / "hpcq-fabric.json").read_text())
+    assert {**json.loads(said), "build_id": ""} == committed, "run `make describe`"
+
+
+@pytest.mark.promise("fabric_pingpong and fabric_stream measure over tcp, shm, udp and sockets, and say which one they used.")
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_each_provider(served: Server, kernel: str, provider: str) -> None:
+    line = measured(served.run(kernel, "--interface", "lo", provider=provider, **SHORT))
+    granted = line["granted"]
+    for end in ("client", "server"):
+        assert provider.split(";", maxsplit=1)[0] in granted[f"{end}_provider"].split(";"), granted
+        assert granted[f"{end}_domain"] == ("shm" if provider == "shm" else "lo")
+        assert granted[f"{end}_libfabric"].count(".") == 1
+    metrics = line["metrics"]
+    if kernel == "fabric_stream":
+        assert metrics["sent_count"] == metrics["received_count"] > 1
+        assert metrics["received_bytes"] == 65536 * metrics["received_count"]
+        assert metrics["throughput_bps"] == pytest.approx(8 * 65536 * metrics["message_rate_pps"])
+    else:
+        assert 0 < metrics["round_trip_min_ns"] <= metrics["round_trip_p50_ns"] * 1.01 <= metrics["round_trip_max_ns"] * 1.02
+
+
+def test_any_is_a_network_and_the_environment_narrows_it(fabric: Path, secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FI_PROVIDER", "sockets")
+    with Server(fabric, secret) as running:
+        monkeypatch.delenv("FI_PROVIDER")  # the client takes what the server has
+        granted = measured(running.run("fabric_pingpong", **SHORT))["granted"]
+        assert (granted["client_provider"], granted["server_provider"]) == ("sockets", "sockets")
+    with Server(fabric, secret) as running:
+        granted = measured(running.run("fabric_pingpong", **SHORT))["granted"]
+        assert granted["client_provider"] == granted["server_provider"] != "shm"
+
+
+@pytest.mark.promise("The bytes of fabric_stream over tcp show in the counters of the interface at both ends.")
+def test_bytes_over_tcp_are_in_the_interfaces_counters(served: Server) -> None:
+    line = measured(served.run("fabric_stream", "--interface", "lo", provider="tcp", **SHORT))
+    for end in ("client", "server"):
+        assert line["evidence"][end]["interface_bytes"]["rx"] > 0.9 * line["metrics"]["received_bytes"]
+    line = measured(served.run("fabric_stream", "--interface", "lo", provider="shm", message_bytes=1 << 20, **SHORT))
+    assert line["evidence"]["client"]["interface_bytes"]["rx"] < 0.5 * line["metrics"]["received_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("fabric_pingpong", {"message_bytes": 0, "provider": "tcp"}),
+        ("fabric_pingpong", {"message_bytes": 70000, "inject": "false", "provider": "tcp", "wait_by": "sleep"}),
+        ("fabric_pingpong", {"message_bytes": 300, "buffers": "cold", "registration": "each", "provider": "shm"}),
+        ("fabric_stream", {"message_bytes": 0, "provider": "tcp", "window_count": 1}),
+        ("fabric_stream", {"message_bytes": 1000, "provider": "tcp", "wait_by": "sleep", "direction": "server_to_client"}),
+        ("fabric_stream", {"message_bytes": 100000, "buffers": "cold", "registration": "each", "window_count": 7}),
+        ("fabric_stream", {"message_bytes": 5000, "provider": "shm", "buffer_offset_bytes": 16, "operation_count_max": 37}),
+        ("fabric_stream", {"message_bytes": 30000, "provider": "udp;ofi_rxd", "operation_count_max": 20, "duration_s": 5}),
+    ],
+)
+def test_every_way_is_clean(checked: Path, secret: Path, kernel: str, options: dict[str, Any]) -> None:
+    with Server(checked, secret) as running:
+        line = measured(running.run(kernel, **{**SHORT, **options}))
+    asked = options.get("operation_count_max")
+    if asked:
+        assert line["metrics"]["received_count"] == asked
+    assert line["options"]["message_bytes"] == options["message_bytes"]
+
+
+def test_a_message_of_a_gibibyte(served: Server) -> None:
+    options = {"message_bytes": 1 << 30, "provider": "shm", "operation_count_max": 2, "warmup_s": 0, "duration_s": 60}
+    line = measured(served.run("fabric_stream", window_count=1, **options))
+    assert line["metrics"]["received_bytes"] == 2 << 30
+
+
+def test_a_sweep(served: Server) -> None:
+    done = served.run("fabric_pingpong", provider="tcp", message_bytes=0, sweep_to_bytes=4, **SHORT)
+    assert [one["options"]["message_bytes"] for one in done.line["sizes"]] == [0, 1, 2, 4]
+    assert all(one["valid"] for one in done.line["sizes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"provider": "opx"}, "provider: found opx, which libfabric does not have for this on the server"),
+        ({"provider": "shm", "wait_by": "sleep"}, "wait_by: found sleep: allowed with shm: spin"),
+    ],
+)
+def test_what_this_node_has_not(served: Server, options: dict[str, Any], said: str) -> None:
+    done = served.run("fabric_stream", **options, **SHORT)
+    assert done.rc == 3
+    assert said in done.line["error"]["message"]
+
+
+def test_a_peer_that_dies_ends_the_measurement(fabric: Path, secret: Path) -> None:
+    """Nothing closes a connection of ours: the control channel tells."""
+    with Server(fabric, secret) as running:
+        command = running.command("fabric_pingpong", provider="shm", duration_s=60, warmup_s=0)
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            children: list[int] = []
+            while not children:
+                tasks = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text()
+                children = [int(one) for one in tasks.split()]
+            for _ in range(2000):
+                if "fabric" in Path(f"/proc/{children[0]}/maps").read_text():
+                    break
+            os.kill(children[0], 9)
+            out, _ = client.communicate(timeout=30)
+        finally:
+            client.kill()
+    assert client.returncode == 3
+    assert json.loads(out)["valid"] is False
+
+
+def test_without_libfabric_make_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="hpcq-fabric needs libfabric: pkg-config does not find it"):
+        make("fabric", f"BUILD={tmp_path}", "LIBFABRIC=")
+    assert "rdma" not in make("net", "-n", f"BUILD={tmp_path}", "LIBFABRIC=")
+
+
+def test_agents_and_a_conductor(fabric: Path, tmp_path: Path) -> None:
+    secret = write_secret(tmp_path / "secret")
+    lines = ["tournament 1", "node a", "node b", "test 1 fabric_stream 20", "option duration_s 0.1", "option warmup_s 0"]
+    lines += ["option provider tcp", "test 2 tcp_stream 10", "step 1 1 1", "match j00001 a b"]
+    (tmp_path / "tournament.txt").write_text("\n".join(lines) + "\n")
+    words = ["--secret-file", str(secret)]
+    files = ["--tournament", "tournament.txt", "--spool", "spool.jsonl"]
+    conduct = [str(fabric), "conductor", "--interface", "lo", *words, *files]
+    conductor = subprocess.Popen(conduct, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert conductor.stdout is not None
+    port = json.loads(conductor.stdout.readline())["ready"]["port"]
+    agent = [str(fabric), "agent", "--to", "127.0.0.1", "--port", str(port), "--interface", "lo", *words]
+    agents = [subprocess.Popen([*agent, "--node", node], cwd=tmp_path, stdout=subprocess.PIPE, text=True) for node in "ab"]
+    try:
+        assert conductor.wait(timeout=60) == 0
+    finally:
+        for one in (conductor, *agents):
+            one.kill()
+            one.communicate()
+    [line] = [json.loads(one) for one in (tmp_path / "spool.jsonl").read_text().splitlines() if '"result"' in one]
+    assert (line["result"]["kernel"], line["result"]["valid"]) == ("fabric_stream", True)
+
+
+def test_the_sources_are_of_this_program_only() -> None:
+    """hpcq-net needs libc alone: nothing that it is made of includes libfabric."""
+    users = {path.parent.name for path in SOURCES.rglob("*.[ch]") if "<rdma/" in path.read_text()}
+    assert users == {"fabric"}
+
+
+def test_help_names_the_kernels(fabric: Path) -> None:
+    done = ended([str(fabric), "nosuch"])
+    assert done.rc == 2
+    assert all(kernel in done.err for kernel in KERNELS)
