@@ -18,7 +18,7 @@ PINGPONG = "{kernel: fabric_pingpong, parameters: {duration_s: 100ms, warmup_s: 
 @pytest.mark.parametrize("allocation", ["pair", "whole"])
 def test_sockets_and_fabric_in_one_campaign(tmp_path: Path, allocation: str) -> None:
     desk = LocalDesk.at(tmp_path)
-    desk.cluster("tiny", CLUSTER + "environment: {FI_PROVIDER: tcp}\n")
+    desk.cluster("tiny", CLUSTER + "environment: {{FI_PROVIDER: tcp}}\n")
     desk.campaign(INSTANT, STREAM, PINGPONG, more=f"allocation: {allocation}")
     desk.hpcq("run", "try.yaml")
     rows = desk.rows("SELECT kernel, outcome, count(*) AS n FROM v_results GROUP BY kernel, outcome ORDER BY kernel")
@@ -49,7 +49,7 @@ def test_fabric_alone(tmp_path: Path) -> None:
 @pytest.mark.promise("Where libfabric is missing, a campaign with fabric kernels says that and how to name it.")
 def test_a_cluster_without_libfabric_says_so(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
-    desk.cluster("tiny", CLUSTER + "environment: {PKG_CONFIG_LIBDIR: /nonexistent}\n")
+    desk.cluster("tiny", CLUSTER + "environment: {{PKG_CONFIG_LIBDIR: /nonexistent}}\n")
     desk.campaign(STREAM)
     said = desk.hpcq("run", "try.yaml", expect=1).stderr
     assert "error: tiny: hpcq-fabric: does not build" in said
