@@ -413,7 +413,8 @@ class Case:
         """Whether an end sends what is measured."""
         if self.round_trips or self.both_send:
             return True
-        return end == ("server" if self.parameters.get("direction") == "server_to_client" else "client")
+        from_server = self.kernel == "fabric_read" or self.parameters.get("direction") == "server_to_client"
+        return end == ("server" if from_server else "client")
 
     def receives(self, end: str) -> bool:
         """Whether an end receives what is measured."""

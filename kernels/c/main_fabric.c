@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct kernel *const kernels[] = {&kernel_fabric_pingpong, &kernel_fabric_stream, NULL};
+static const struct kernel *const kernels[] = {&kernel_fabric_pingpong, &kernel_fabric_stream, &kernel_fabric_write,
+                                               &kernel_fabric_read,     &kernel_fabric_atomic, NULL};
 
 static const struct program program = {
     .name = "hpcq-fabric",

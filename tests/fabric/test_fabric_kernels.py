@@ -17,6 +17,7 @@ from tests.kernels.kernel_programs import ROOT, SOURCES, Ended, Programs, Server
 SHORT: dict[str, Any] = {"duration_s": 0.1, "warmup_s": 0.02}
 PROVIDERS = ["tcp", "shm", "udp;ofi_rxd", "sockets"]
 KERNELS = ["fabric_pingpong", "fabric_stream"]
+ONE_SIDED = ["fabric_write", "fabric_read", "fabric_atomic"]
 
 
 def built(programs: Programs, *words: str) -> Path:
@@ -74,6 +75,33 @@ def test_each_provider(served: Server, kernel: str, provider: str) -> None:
         assert 0 < metrics["round_trip_min_ns"] <= metrics["round_trip_p50_ns"] * 1.01 <= metrics["round_trip_max_ns"] * 1.02
 
 
+@pytest.mark.promise("fabric_write, fabric_read and fabric_atomic work on the server's memory, which is checked at the end.")
+@pytest.mark.parametrize("kernel", ONE_SIDED)
+@pytest.mark.parametrize("provider", ["tcp", "shm", "sockets"])
+def test_one_sided_over_each_provider(served: Server, kernel: str, provider: str) -> None:
+    line = measured(served.run(kernel, "--interface", "lo", provider=provider, **SHORT))
+    metrics = line["metrics"]
+    assert metrics["operation_count"] > 0
+    assert 0 < metrics["completion_min_ns"] <= metrics["completion_max_ns"]
+    if kernel != "fabric_atomic":
+        assert metrics["received_bytes"] == metrics["sent_bytes"] == 65536 * metrics["operation_count"]
+
+
+@pytest.mark.promise("Messages of fabric kernels whose bytes did not arrive make an invalid result.")
+@pytest.mark.parametrize("kernel", [*KERNELS, "fabric_write", "fabric_read"])
+def test_bytes_that_did_not_arrive_are_noticed(
+    fabric: Path, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    lies = tmp_path / "lies.so"
+    source = Path(__file__).with_name("lies.c")
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", lies, source, "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(lies))
+    with Server(fabric, secret) as running:
+        done = running.run(kernel, provider="shm", message_bytes=65536, **SHORT)
+    assert (done.rc, done.line["valid"]) == (1, False)
+    assert " is not what " in done.line["invalid_reason"] or " was sent" in done.line["invalid_reason"]
+
+
 def test_any_is_a_network_and_the_environment_narrows_it(fabric: Path, secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FI_PROVIDER", "sockets")
     with Server(fabric, secret) as running:
@@ -114,6 +142,25 @@ def test_every_way_is_clean(checked: Path, secret: Path, kernel: str, options: d
     if asked:
         assert line["metrics"]["received_count"] == asked
     assert line["options"]["message_bytes"] == options["message_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("fabric_write", {"message_bytes": 0, "provider": "tcp"}),
+        ("fabric_write", {"completion": "transmit", "provider": "tcp", "wait_by": "sleep"}),
+        ("fabric_write", {"buffers": "cold", "registration": "each", "provider": "shm", "operation_count_max": 33}),
+        ("fabric_read", {"message_bytes": 100001, "buffer_offset_bytes": 16, "provider": "tcp", "window_count": 1}),
+        ("fabric_read", {"buffers": "cold", "registration": "each", "provider": "shm", "operation_count_max": 33}),
+        ("fabric_atomic", {"operation": "add", "window_count": 8, "provider": "shm", "operation_count_max": 100}),
+        ("fabric_atomic", {"window_count": 8, "provider": "tcp"}),
+    ],
+)
+def test_every_way_of_one_sided_is_clean(checked: Path, secret: Path, kernel: str, options: dict[str, Any]) -> None:
+    with Server(checked, secret) as running:
+        line = measured(running.run(kernel, **{**SHORT, **options}))
+    asked = options.get("operation_count_max")
+    assert line["metrics"]["operation_count"] == asked if asked else line["metrics"]["operation_count"] > 0
 
 
 def test_a_message_of_a_gibibyte(served: Server) -> None:
@@ -200,4 +247,4 @@ def test_the_sources_are_of_this_program_only() -> None:
 def test_help_names_the_kernels(fabric: Path) -> None:
     done = ended([str(fabric), "nosuch"])
     assert done.rc == 2
-    assert all(kernel in done.err for kernel in KERNELS)
+    assert all(kernel in done.err for kernel in (*KERNELS, *ONE_SIDED))

@@ -23,7 +23,7 @@ NET_KERNELS = [
     "path_probe",
     "memory_copy",
 ]
-FABRIC_KERNELS = ["fabric_pingpong", "fabric_stream"]
+FABRIC_KERNELS = ["fabric_pingpong", "fabric_stream", "fabric_write", "fabric_read", "fabric_atomic"]
 MPI_KERNELS = [
     "mpi_pingpong",
     "mpi_pingping",

@@ -23,7 +23,7 @@ OWN_KERNELS = {
     "udp_rate_search",
     "path_probe",
     "memory_copy",
-    *("fabric_pingpong", "fabric_stream"),
+    *("fabric_pingpong", "fabric_stream", "fabric_write", "fabric_read", "fabric_atomic"),
     *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective", "mpi_matrix_multiply", "mpi_sort"),
 }
 #: The kernel ends with exit code 4: no machine has that CPU.

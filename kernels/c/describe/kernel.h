@@ -208,6 +208,9 @@ extern const struct kernel kernel_mpi_matrix_multiply;
 extern const struct kernel kernel_mpi_sort;
 extern const struct kernel kernel_fabric_pingpong;
 extern const struct kernel kernel_fabric_stream;
+extern const struct kernel kernel_fabric_write;
+extern const struct kernel kernel_fabric_read;
+extern const struct kernel kernel_fabric_atomic;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

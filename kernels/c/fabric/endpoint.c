@@ -185,8 +185,8 @@ static bool endpoint_memory(struct run *run, struct endpoint *endpoint, const st
     if (endpoint->settings.buffers == BUFFERS_COLD && endpoint->slot_stride < COLD_BYTES)
         endpoint->slot_count = COLD_BYTES / endpoint->slot_stride;
     endpoint->out_count = need->sends ? endpoint->slot_count : 0;
-    size_t count = endpoint->out_count + (need->receives ? endpoint->slot_count : 0);
-    size_t bytes = endpoint->slot_stride * (count - 1) + endpoint->slot_bytes;
+    endpoint->slot_total = endpoint->out_count + (need->receives ? endpoint->slot_count : 0);
+    size_t bytes = endpoint->slot_stride * (endpoint->slot_total - 1) + endpoint->slot_bytes;
     endpoint->area = run_buffer(run, bytes);
     memset(endpoint->area, 0, bytes);
     for (size_t slot = 0; slot < endpoint->out_count; slot++)

@@ -98,7 +98,7 @@ struct endpoint {
     struct fid_mr *small;      /* of endpoint_small(); NULL: none */
     char *area;
     size_t slot_bytes, slot_stride, slot_count; /* of each half: noise to send, then room for what arrives */
-    size_t out_count, turn_out, turn_in;
+    size_t out_count, slot_total, turn_out, turn_in;
     struct fi_cq_tagged_entry done[ENDPOINT_BATCH];
     size_t done_count, done_turn;
     uint64_t idle_since_ns; /* nothing was complete since then; 0: something just was */
