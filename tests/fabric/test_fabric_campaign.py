@@ -10,8 +10,10 @@ import pytest
 from tests.local.desk import assert_clean
 from tests.local.local_desk import CLUSTER, INSTANT, LocalDesk
 
-STREAM = "{kernel: fabric_stream, parameters: {provider: tcp, duration_s: 100ms, warmup_s: 0}}"
-PINGPONG = "{kernel: fabric_pingpong, parameters: {duration_s: 100ms, warmup_s: 0, message_bytes: 0, sweep_to_bytes: 2}}"
+#: Of a count, and asleep while nothing comes: the machine may be busy.
+FEW = "wait_by: sleep, duration_s: 20s, warmup_s: 0, operation_count_max: 40"
+STREAM = f"{{kernel: fabric_stream, parameters: {{provider: tcp, {FEW}}}}}"
+PINGPONG = f"{{kernel: fabric_pingpong, parameters: {{message_bytes: 0, sweep_to_bytes: 2, {FEW}}}}}"
 
 
 @pytest.mark.promise("A campaign measures TCP/IP and the fabric below MPI in the same jobs, pair by pair or as a tournament.")

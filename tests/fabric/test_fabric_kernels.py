@@ -13,8 +13,8 @@ import pytest
 
 from tests.kernels.kernel_programs import ROOT, SOURCES, Ended, Programs, Server, ended, made_once, make, write_secret
 
-#: Both ends may share one CPU with others: an exchange of two that spin takes milliseconds then.
-SHORT: dict[str, Any] = {"duration_s": 0.1, "warmup_s": 0.02}
+#: Both ends may share one CPU with others: an exchange of two that spin takes milliseconds then. So the count ends it.
+SHORT: dict[str, Any] = {"duration_s": 60, "warmup_s": 0.02, "operation_count_max": 40}
 PROVIDERS = ["tcp", "shm", "udp;ofi_rxd", "sockets"]
 KERNELS = ["fabric_pingpong", "fabric_stream"]
 ONE_SIDED = ["fabric_write", "fabric_read", "fabric_atomic"]
@@ -97,7 +97,7 @@ def test_bytes_that_did_not_arrive_are_noticed(
     subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", lies, source, "-ldl"], check=True)
     monkeypatch.setenv("LD_PRELOAD", str(lies))
     with Server(fabric, secret) as running:
-        done = running.run(kernel, provider="shm", message_bytes=65536, **SHORT)
+        done = running.run(kernel, provider="shm", message_bytes=65536, **{**SHORT, "warmup_s": 0})
     assert (done.rc, done.line["valid"]) == (1, False)
     assert " is not what " in done.line["invalid_reason"] or " was sent" in done.line["invalid_reason"]
 
@@ -132,15 +132,14 @@ def test_bytes_over_tcp_are_in_the_interfaces_counters(served: Server) -> None:
         ("fabric_stream", {"message_bytes": 1000, "provider": "tcp", "wait_by": "sleep", "direction": "server_to_client"}),
         ("fabric_stream", {"message_bytes": 100000, "buffers": "cold", "registration": "each", "window_count": 7}),
         ("fabric_stream", {"message_bytes": 5000, "provider": "shm", "buffer_offset_bytes": 16, "operation_count_max": 37}),
-        ("fabric_stream", {"message_bytes": 30000, "provider": "udp;ofi_rxd", "operation_count_max": 20, "duration_s": 5}),
+        ("fabric_stream", {"message_bytes": 30000, "provider": "udp;ofi_rxd", "operation_count_max": 20}),
     ],
 )
 def test_every_way_is_clean(checked: Path, secret: Path, kernel: str, options: dict[str, Any]) -> None:
     with Server(checked, secret) as running:
         line = measured(running.run(kernel, **{**SHORT, **options}))
-    asked = options.get("operation_count_max")
-    if asked:
-        assert line["metrics"]["received_count"] == asked
+    if kernel == "fabric_stream":
+        assert line["metrics"]["received_count"] == options.get("operation_count_max", SHORT["operation_count_max"])
     assert line["options"]["message_bytes"] == options["message_bytes"]
 
 
@@ -159,8 +158,7 @@ def test_every_way_is_clean(checked: Path, secret: Path, kernel: str, options: d
 def test_every_way_of_one_sided_is_clean(checked: Path, secret: Path, kernel: str, options: dict[str, Any]) -> None:
     with Server(checked, secret) as running:
         line = measured(running.run(kernel, **{**SHORT, **options}))
-    asked = options.get("operation_count_max")
-    assert line["metrics"]["operation_count"] == asked if asked else line["metrics"]["operation_count"] > 0
+    assert line["metrics"]["operation_count"] == options.get("operation_count_max", SHORT["operation_count_max"])
 
 
 def test_a_message_of_a_gibibyte(served: Server) -> None:
@@ -217,7 +215,8 @@ def test_without_libfabric_make_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_agents_and_a_conductor(fabric: Path, tmp_path: Path) -> None:
     secret = write_secret(tmp_path / "secret")
-    lines = ["tournament 1", "node a", "node b", "test 1 fabric_stream 20", "option duration_s 0.1", "option warmup_s 0"]
+    lines = ["tournament 1", "node a", "node b", "test 1 fabric_stream 20", "option duration_s 60", "option warmup_s 0"]
+    lines += ["option operation_count_max 40"]
     lines += ["option provider tcp", "test 2 tcp_stream 10", "step 1 1 1", "match j00001 a b"]
     (tmp_path / "tournament.txt").write_text("\n".join(lines) + "\n")
     words = ["--secret-file", str(secret)]

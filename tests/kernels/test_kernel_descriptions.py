@@ -63,7 +63,7 @@ def test_unknown_kernel_names_the_nearest_and_all() -> None:
         kernel("tcp_strem")
     assert caught.value.message == "'tcp_strem' is not a kernel: the nearest is tcp_stream"
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("valid are " + ", ".join([*NET_KERNELS, *MPI_KERNELS]))
+    assert caught.value.hint.startswith("valid are " + ", ".join([*NET_KERNELS, *FABRIC_KERNELS, *MPI_KERNELS]))
 
 
 def test_defaults_are_filled_in_the_kernels_order() -> None:
