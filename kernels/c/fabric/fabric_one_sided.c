@@ -59,7 +59,7 @@ struct one_sided_metrics {
 
 #define TOOK(end, field, help) {"completion_" end, BETTER_LOWER, offsetof(struct one_sided_metrics, took.field), help}
 #define ROWS_TOOK                                                                                                      \
-    TOOK("median_ns", round_trip_p50_ns,                                                                                  \
+    TOOK("median_ns", round_trip_p50_ns,                                                                               \
          "median time from the call to the completion, from the histogram (within 0.8 %); with a window most of it "   \
          "is its turn"),                                                                                               \
         TOOK("p90_ns", round_trip_p90_ns, "90 of 100 operations took at most this (from 50 of them)"),                 \
