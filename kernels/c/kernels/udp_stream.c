@@ -11,7 +11,8 @@
 
 static const double block_limit_s = 0.02;
 static const uint64_t debt_limit_ns = 10000000; /* held up longer, a sender does not make up for it in a burst */
-static const double never_ns = 1e18;            /* some 30 years */
+static const double at_once_ratio = 0.95;
+static const double never_ns = 1e18; /* some 30 years */
 
 static const char *const pacings[] = {"sleep", "spin", NULL};
 enum { PACING_SPIN = 1 };
@@ -64,7 +65,9 @@ struct udp_stream_metrics {
 static const struct metric_row metric_rows[] = {
     WAY_ROW("throughput_bps", way.throughput_bps, BETTER_HIGHER,
             "payload bits per second at the receiver, each datagram once, from its first arrival to its last as the "
-            "kernel stamped them; to the stop where losses left the last tenth before it silent"),
+            "kernel stamped them; to the stop where losses left the last tenth before it silent; over the time in "
+            "which they "
+            "were sent where they came faster than that"),
     WAY_ROW("sent_bps", way.sent_bps, BETTER_NONE, "payload bits per second that the sender's socket took"),
     WAY_ROW("sent_count", way.sent_count, BETTER_NONE, "datagrams sent"),
     WAY_ROW("received_count", way.received_count, BETTER_NONE, "datagrams received, each once"),
@@ -121,6 +124,7 @@ struct udp_stream {
     struct udp_arrivals *arrived; /* receiver: of each flow */
     struct arrivals arrivals;
     uint64_t unique_count, first_ns, last_ns;
+    uint64_t sent_first_ns, sent_last_ns; /* of what arrived, by the sender's clock */
     struct settling settling;
     double transit_change_sum_ns, drops_before;
     uint64_t transit_change_count;
@@ -178,6 +182,7 @@ static void udp_stream_begin(struct run *run)
     }
     state->origin_ns = state->slip_count = state->late_max_ns = 0;
     state->unique_count = state->first_ns = state->last_ns = 0;
+    state->sent_first_ns = state->sent_last_ns = 0;
     state->settling = (struct settling){0};
     state->transit_change_sum_ns = 0;
     state->transit_change_count = 0;
@@ -267,6 +272,10 @@ static void udp_stream_arrived(struct run *run, struct flow *flow, uint64_t numb
         state->first_ns = arrived_ns;
     if (arrived_ns > state->last_ns)
         state->last_ns = arrived_ns;
+    if (!state->unique_count || sent_ns < state->sent_first_ns)
+        state->sent_first_ns = sent_ns;
+    if (sent_ns > state->sent_last_ns)
+        state->sent_last_ns = sent_ns;
     state->unique_count++;
     flow->bytes += state->bytes;
 }
@@ -313,6 +322,20 @@ static enum step udp_stream_step(struct run *run)
     return flows_step(run, &state->flows, run_receives(run) ? &both : &sender);
 }
 
+/* Nothing arrives faster than it was sent, but for what a queue held back and handed over at once. */
+static double udp_stream_span_ns(struct run *run, double span_ns)
+{
+    const struct udp_stream *state = run->state;
+    double sent_span_ns = (double)(state->sent_last_ns - state->sent_first_ns);
+    if (span_ns >= at_once_ratio * sent_span_ns)
+        return span_ns;
+    run_warn(run, "arrived_at_once",
+             "%s: what was sent within %.3g ms arrived within %.3g ms: a queue held it and handed it over at once; the "
+             "rate is over the time in which it was sent",
+             run->is_server ? "server" : "client", sent_span_ns / 1e6, span_ns / 1e6);
+    return sent_span_ns;
+}
+
 static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
 {
     const struct udp_stream *state = run->state;
@@ -335,7 +358,8 @@ static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
         run_invalid(run, "fewer than two datagrams arrived of %.0f sent", sent);
         return;
     }
-    double span_ns = arrivals_span_ns(state->first_ns, state->last_ns, state->settling.stop_ns, way->lost_count > 0);
+    double span_ns = udp_stream_span_ns(
+        run, arrivals_span_ns(state->first_ns, state->last_ns, state->settling.stop_ns, way->lost_count > 0));
     way->throughput_bps = (received - 1) * (double)state->bytes * 8e9 / span_ns;
     if (state->transit_change_count && !state->packets.merged)
         way->jitter_ns = state->transit_change_sum_ns / (double)state->transit_change_count;

@@ -1,0 +1,55 @@
+"""Datagrams that a queue held back and handed over at once are no rate of the line: udp_stream says so."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.control_peer import ControlPeer
+from tests.kernels.kernel_programs import Server
+
+BYTES, COUNT, MEASURE = 1000, 100, 2
+
+
+def _stream(server: Server, secret: Path, gap_ns: int) -> dict[str, str]:
+    """The server's report of COUNT datagrams that come in one burst, and were sent with this gap by their stamps."""
+    key = secret.read_bytes().strip()
+    with ControlPeer(server.port, key) as peer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        options = {"message_bytes": BYTES, "duration_s": 1, "warmup_s": 0, "settle_s": 0.2}
+        lines = ["request", "kernel udp_stream", "timeout_s 30"]
+        peer.send("".join(f"{line}\n" for line in [*lines, *(f"option.{k} {v}" for k, v in options.items())]).encode())
+        ready = dict(line.split(" ", 1) for line in peer.receive()[1:])
+        place = ("127.0.0.1", int(ready["port"]))
+        datagrams.sendto(b"\xff\x00" + peer.token(), place)  # of the first flow
+        assert peer.receive()[0] == "opened"
+        peer.send(b"start\nphase measure\n")
+        assert peer.receive()[0] == "started"
+        peer.send(b"go\n")
+        begun_ns = time.monotonic_ns()
+        for number in range(COUNT):
+            head = struct.pack(">QQ", MEASURE << 56 | number, begun_ns + number * gap_ns)
+            datagrams.sendto(head + bytes(BYTES - len(head)), place)
+        peer.send(f"stop\nsent_count {COUNT}\nsent_bytes {COUNT * BYTES}\n".encode())
+        assert peer.receive()[0] == "stopped"
+        report = dict(line.split(" ", 1) for line in peer.receive()[1:])
+        peer.send(b"bye\nmore 0\n")
+    return report
+
+
+@pytest.mark.promise("Datagrams that a queue hands over at once are told as that, and are no rate above what was sent.")
+def test_a_burst_is_no_rate(server: Server, secret: Path) -> None:
+    gap_ns = 1_000_000_000
+    report = _stream(server, secret, gap_ns)
+    assert "a queue held it and handed it over at once" in report["warning.arrived_at_once"]
+    assert float(report["metric.received_count"]) == COUNT
+    assert float(report["metric.throughput_bps"]) == pytest.approx(8 * BYTES * 1e9 / gap_ns)
+
+
+def test_what_was_sent_at_once_is_a_rate(server: Server, secret: Path) -> None:
+    report = _stream(server, secret, 0)
+    assert "warning.arrived_at_once" not in report
+    assert float(report["metric.throughput_bps"]) > 8e6
