@@ -86,6 +86,30 @@ def paired(
     )
 
 
+#: At least this share of what the other reaches is as good as it, if the whole interval says so.
+NON_INFERIOR_RATIO = 0.97
+#: On either side of the ratio: a wider interval decides nothing.
+INTERVAL_RATIO_MAX = 0.03
+
+
+def non_inferior(low: float, high: float, *, gain: float = 1.0, higher_is_better: bool = True) -> bool | None:
+    """Whether ours is as good as the other: True, False, or None where the interval of the ratio does not decide.
+
+    low, high: the 95 % interval of ours / theirs. gain: what the ratio should be. True takes the lower bound, so no noise
+    passes; where a smaller figure is better, the bounds change places.
+    """
+    if not higher_is_better:
+        low, high = 1 / high, 1 / low
+    if low >= NON_INFERIOR_RATIO * gain:
+        return True
+    return False if high < NON_INFERIOR_RATIO * gain else None
+
+
+def is_narrow(middle: float, low: float, high: float) -> bool:
+    """Whether the interval of a ratio is narrow enough to decide by."""
+    return max(high - middle, middle - low) <= INTERVAL_RATIO_MAX * middle
+
+
 def alternate(ours: Callable[[], float], peer: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
     """Run both `rounds` times in turn and change the first one each round. Returns what each call returned."""
     mine: list[float] = []
@@ -129,15 +153,18 @@ def parser(description: str, seed: int) -> argparse.ArgumentParser:
 
 
 def finish(name: str, claims: Sequence[Claim], *, quick: bool) -> int:
-    """Print the claims; write NAME.json and the page unless quick. Returns 0 if every goal is met, otherwise 1."""
+    """Print the claims; write NAME.json and the page unless quick. Returns 0 if every goal is met, otherwise 1.
+
+    A goal that the runs do not decide is not met.
+    """
     for one in claims:
-        mark = {None: "    ", True: "ok  ", False: "MISS"}[one.met]
+        mark = {None: "????" if one.goal else "    ", True: "ok  ", False: "MISS"}[one.met]
         beside = f"   {one.peer}: {one.peer_value:g}" if one.peer is not None and one.peer_value is not None else ""
         print(f"{mark} {one.claim}: {one.metric} {one.ours:g} {one.unit}{beside}{f'   goal {one.goal}' if one.goal else ''}")
     if not quick:
         write_results(name, claims)
         render_page()
-    return 1 if any(one.met is False for one in claims) else 0
+    return 1 if any(one.goal and not one.met for one in claims) else 0
 
 
 def write_results(name: str, claims: Sequence[Claim], folder: Path = RESULTS) -> Path:
@@ -168,8 +195,8 @@ def render_page(folder: Path = RESULTS) -> Path:
     ]
     for path in sorted(folder.glob("*.json")):
         claims = json.loads(path.read_text(encoding="utf-8"))
-        missed = sum(one.get("met") is False for one in claims)
-        stated = sum(one.get("met") is not None for one in claims)
+        missed = sum(bool(one.get("goal")) and not one.get("met") for one in claims)
+        stated = sum(bool(one.get("goal")) for one in claims)
         program = next((one for one in BENCH.rglob(f"{path.stem}.py")), BENCH / f"{path.stem}.py").relative_to(BENCH.parent)
         lines += ["", f"## {path.stem}", "", f"{stated - missed} of {stated} goals met. `python {program}`", ""]
         lines += ["| claim | metric | ours | peer | peer's | ratio | goal | met |", "|---|---|---|---|---|---|---|---|"]
@@ -186,7 +213,8 @@ def _row(one: dict[str, object]) -> str:
     if one.get("ratio_low") is not None:
         ratio += f" ({one['ratio_low']:.3g} to {one['ratio_high']:.3g})"
     peer_value = "" if one.get("peer_value") is None else f"{one['peer_value']:.4g}"
-    met = "" if one.get("met") is None else "yes" if one["met"] else "**no**"
+    undecided = "undecided" if one.get("goal") else ""
+    met = undecided if one.get("met") is None else "yes" if one["met"] else "**no**"
     unit = f" {one['unit']}" if one.get("unit") not in (None, "", "share", "count") else ""
     cells = [
         one["claim"],
