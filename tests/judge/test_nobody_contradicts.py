@@ -80,7 +80,7 @@ def contradictions(verbs: Verbs) -> list[str]:
 @pytest.mark.fast
 @pytest.mark.promise("No verb says fine of what another calls slow: regressions, blame, compare and nodes read one judgement.")
 @pytest.mark.parametrize(("noise", "plan", "fault", "told"), FAST)
-def test_no_verb_says_fine_of_what_another_calls_slow(
+def test_no_verb_says_fine_of_what_another_calls_slow(  # noqa: PLR0917 - fixtures, and a case
     tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, plan: str, fault: str, told: bool
 ) -> None:
     verbs = judged(tmp_path, capsys, Site(24, 30, noise, plan, fault=FAULTS[fault]), seed=1)

@@ -23,7 +23,15 @@ READING = (
     "sql 'SELECT 1'", "db check",
 )  # fmt: skip
 #: These judge: they need numpy, and nothing else of the list.
-JUDGING = ("nodes n1", "nodes", "history tcp_stream/n1/n2", "regressions", "compare latest 30d", "blame --help", "gate propose --help")
+JUDGING = (
+    "nodes n1",
+    "nodes",
+    "history tcp_stream/n1/n2",
+    "regressions",
+    "compare latest 30d",
+    "blame --help",
+    "gate propose --help",
+)
 _PROGRAM = """
 import contextlib, io, json, shlex, sys
 from hpcq.cli.main import run
