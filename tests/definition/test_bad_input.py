@@ -222,7 +222,7 @@ def test_any_name_of_a_cluster(says: Says, name: str) -> None:
 def test_a_database_in_no_folder(desk: LocalDesk, says: Says) -> None:
     desk.campaign()
     code, err = says("run", "try.yaml", "--db", "no/such/folder/x.db")
-    assert code == 1
+    assert code == 2
     assert err.startswith("error: no/such/folder/x.db: cannot be written: ")
     assert "hint: " in err
     assert written(desk) == []
