@@ -13,7 +13,7 @@ from hpcq.verdict.levels import Level
 from hpcq.verdict.words import Tally, Verdict
 
 #: What people say of a change so that it is no alarm.
-_CLOSED = {"expected", "false"}
+CLOSED = {"expected", "false"}
 #: The method of a level that was recorded as a change and still holds.
 RECORDED = "recorded"
 
@@ -125,7 +125,7 @@ class Judged:
 def alarms(one: Explained, state: str | None) -> bool:
     """Whether this is a change for the worse that holds and that nobody declared expected, repaired or false."""
     level = one.changed.level
-    return level.sure and level.direction != "better" and not level.came_back and state not in _CLOSED
+    return level.sure and level.direction != "better" and not level.came_back and state not in CLOSED
 
 
 def is_unclear(level: Level) -> bool:

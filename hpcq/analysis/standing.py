@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hpcq.analysis.change import RECORDED, Changed
+from hpcq.analysis.change import CLOSED, RECORDED, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
 from hpcq.store.database import Connection
@@ -116,6 +116,11 @@ class Standing:
             return str(Judged.NOT_MEASURED), None
         return str(State.FINE if covered.judged is Judged.JUDGED else covered.judged), None
 
+    def of_its_own(self, node: str) -> Standing:
+        """The same without what other nodes, and links between others, are accused of."""
+        ends = {Thing.NODE, Thing.LINK, Thing.PAIR}
+        return replace(self, causes=tuple(one for one in self.causes if one.thing not in ends or node in one.names))
+
     def beside_one_run(self, thing: Thing, names: tuple[str, ...]) -> str | None:
         """What the nights say of a node, link or group that one run alone calls slow.
 
@@ -185,7 +190,7 @@ def touching(
 
 def _with_expected(cause: ClusterCause, changes: Iterable[tuple[Changed, str | None]]) -> ClusterCause:
     its = [
-        state in {"expected", "false"}
+        state in CLOSED
         for one, state in changes
         if one.row.cluster == cause.cluster
         and cause.concerns(one.row.client, one.row.server)

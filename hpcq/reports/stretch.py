@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
-from hpcq.analysis.change import Changed, Explained, Judged, alarms, is_unclear, tally_of
+from hpcq.analysis.change import CLOSED, Changed, Explained, Judged, alarms, is_unclear, tally_of
 from hpcq.analysis.change_blocks import Block, blocks_of
 from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
@@ -172,6 +172,8 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
     rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
     if standing is None:
         standing = () if wanted.facts else standings(database, {row.cluster for row in rows}, since, wanted.metric)
+    if node is not None:
+        standing = tuple(one.of_its_own(node) for one in standing)
     judged, worse, tally, declared = _searched(database, rows, metrics, (from_utc, until_utc), wanted.facts, standing)
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
@@ -216,9 +218,10 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     told = [explained(database, one) for one in sure]
     states = known_states(database, sure)
     beside = beside_nights(judged, rows, standing)
+    closed = {one.changed.row.series_id for one, state in zip(told, states, strict=True) if state in CLOSED}
     alarming = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     worse = [one for one in alarming if id(one.changed) not in beside.noise]
-    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | beside.unclear
+    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - closed)
     return (
         judged,
         worse,

@@ -172,14 +172,12 @@ def _named(database: Connection, selection: Selection, told: dict[str, str]) -> 
     return ["1", *(told[name] for name in values)], values
 
 
-_PARAMETERS = (
-    "(kernel, parameters) IN"
-    " (SELECT json_extract(p8.value, '$[0]'), json_extract(p8.value, '$[1]') FROM json_each(:fitting) p8)"
-)
+#: Not by SQLite's functions of JSON: those of RHEL 8 need not have them.
+_PARAMETERS = "instr(:fitting, char(31) || kernel || char(30) || parameters || char(31)) > 0"
 
 
 def _fitting(database: Connection, where: Sequence[tuple[str, str]], query: str) -> str:
-    """As JSON: the pairs of kernel and parameters, among those that the query finds, that have these values."""
+    """In one text: the pairs of kernel and parameters, among those that the query finds, that have these values."""
     options = first_defaults(database)
     for name, _ in where:
         if not any(name in known for known in options.values()):
@@ -189,8 +187,8 @@ def _fitting(database: Connection, where: Sequence[tuple[str, str]], query: str)
     for kernel, text in database.execute(query):
         parameters = {**options[kernel], **json.loads(text)}
         if all(name in parameters and _same(name, parameters[name], value) for name, value in where):
-            found.append((kernel, text))
-    return json.dumps(found)
+            found.append(f"{kernel}\x1e{text}")
+    return "\x1f" + "\x1f\x1f".join(found) + "\x1f"
 
 
 _OF_RUNS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import subprocess
@@ -25,7 +26,7 @@ from hpcq.store.read import evidence_queries
 from hpcq.store.selection import Selection
 from tests import REPOSITORY
 from tests.evidence.test_evidence_rules import CASES, changed
-from tests.store.run_folders import RunBuilder
+from tests.store.run_folders import START, RunBuilder, utc
 
 pytestmark = pytest.mark.fast
 
@@ -44,7 +45,9 @@ class Builder(RunBuilder):
         pair = changed(next(one for one in CASES if one["name"] == self.case))
         line: dict[str, Any] = {**pair["line"], "kernel": kernel}
         line["options"], line["build_id"] = parameters, "net-1111"
-        line["started_utc"] = "2026-04-01T02:00:00.000000Z" if self.run == APRIL else "2026-03-14T02:00:00.000000Z"
+        line["started_utc"] = utc(self.seconds)
+        for end in line["evidence"].values():
+            end |= {"before_utc": utc(self.seconds), "after_utc": utc(self.seconds + 1)}
         line["series"] = {"interval_ms": 50, "throughput_bps": [1e9, 3e9, 2e9], "tcp_round_trip_ns": [80_000, None, 90_000]}
         return line | more
 
@@ -91,6 +94,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
             campaign=run_id.partition("-")[0],
         )
         builder.driver = driver
+        begin = dt.datetime(2026, 4, 1, 2, tzinfo=dt.UTC) if run_id == APRIL else dt.datetime(2026, 3, 14, 2, tzinfo=dt.UTC)
+        builder.seconds = (begin - START).total_seconds()
         builder.everything()
         load_run(path, builder.path, judge=judge)
     with reading(path) as database:
@@ -112,7 +117,7 @@ def test_a_result_is_told_with_its_finding_first(loaded: Loaded) -> None:
         "means: Packets were lost in this node's NIC",
         "try: Enlarge the rings",
         "bytes went through the interface under test: yes",
-        "lost_count",
+        "throughput_bps",
         "ethtool.eth0.rx_out_of_buffer",
         "nic.IF.mtu_bytes",
         "mlx5_core",

@@ -45,7 +45,7 @@ def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
 @pytest.mark.promise("A series that got worse and stayed so makes a complete run DEGRADED on its page.")
 @pytest.mark.heavy
 def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Path) -> None:
-    history = History(tmp_path, pairs=(("n1", "n2"), ("n3", "n4"), ("n2", "n5")))
+    history = History(tmp_path, pairs=(("n1", "n2"), ("n3", "n4"), ("n2", "n5"), ("n6", "n7"), ("n4", "n6")))
     for day in range(12):
         last = history.night(day, repetitions=3, levels={"n2": 0.8} if day >= 7 else {})
     found = verdict_of(history.database, last)

@@ -66,7 +66,8 @@ def test_a_site_is_brought_up_to_date(home_history: History, tmp_path: Path, cap
     again = {name: (folder / name).stat().st_mtime_ns for name in pages(folder)}
     assert set(again) - set(times) == {page_path("run", last)}
     same = {name for name in times if times[name] == again[name]}
-    assert same == {name for name in times if name.startswith("runs/")}
+    runs = {name for name in times if name.startswith("runs/")}
+    assert same == runs - {max(runs)}, "the run that was the newest is so no more"
     assert run([*words, str(folder)]) in {0, 4}
     third = {name: (folder / name).stat().st_mtime_ns for name in pages(folder)}
     assert {name for name in third if third[name] != again[name]} == {"index.html", page_path("cluster", "alpha")}

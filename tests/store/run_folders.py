@@ -193,7 +193,7 @@ class RunBuilder:
             "kernel": kernel,
             "program": description["program"],
             "version": "1.0.0",
-            "build_id": BUILD_IDS[description["program"]],
+            "build_id": BUILD_IDS.get(description["program"], "fabric-3333"),
             "options": parameters,
             "granted": {"client_send_buffer_bytes": 425984, "mss_bytes": 1448, "congestion_control": "cubic"},
             "valid": True,

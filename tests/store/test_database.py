@@ -168,7 +168,7 @@ def test_runs_and_nodes_are_read_by_indexes(loaded: sqlite3.Connection) -> None:
     """A site has a million results and half a million series: an index finds what a list counts."""
 
     def plan(query: str) -> str:
-        return " ".join(str(row["detail"]) for row in loaded.execute(f"EXPLAIN QUERY PLAN {query}", {"node": 1}))
+        return " ".join(str(row["detail"]) for row in loaded.execute(f"EXPLAIN QUERY PLAN {query}", {"node_id": 1}))
 
     assert "x USING INDEX result_of_job (job_id=? AND outcome=?)" in plan(
         "SELECT measured_count FROM v_runs WHERE run_cluster_id = 1"

@@ -199,7 +199,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
     """
-    from hpcq.analysis.change import alarms, is_unclear, tally_of
+    from hpcq.analysis.change import CLOSED, alarms, is_unclear, tally_of
     from hpcq.analysis.change_blocks import blocks_of
     from hpcq.analysis.changed import explained
     from hpcq.analysis.recorded import known_states, record_changes
@@ -224,7 +224,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         record_changes(database, [one for one in told if one.changed.level.sure])
     changes = [(one.changed, state) for one, state in zip(told, states, strict=True)]
     causes = touching(found, ((row.cluster, row.client, row.server) for row in rows), changes)
-    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | beside.unclear
+    declared = {one.changed.row.series_id for one, state in zip(told, states, strict=True) if state in CLOSED}
+    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
     worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     counted = [one.changed for one in worse if id(one.changed) not in beside.noise]
     tally = tally_of(judged, counted, unclear, beside.fine)

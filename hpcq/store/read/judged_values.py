@@ -45,10 +45,20 @@ def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric]
         " WHERE c.name = :cluster AND x.result_id NOT IN (SELECT result_id FROM retraction)"
         " AND r.created_utc >= :from_utc AND r.created_utc < :until_utc AND (m.value IS NOT NULL OR x.outcome <> 'measured')"
     )
+    pruned = (  # of a job whose results were pruned: its median
+        f"SELECT rc.run_id, u.series_id, u.median, CASE b.disturbed WHEN 1 THEN {int(Outcome.DISTURBED)}"
+        f" ELSE {int(Outcome.MEASURED)} END"
+        " FROM rollup u JOIN result b ON b.result_id = u.result_id JOIN job j ON j.job_id = u.job_id"
+        " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
+        " JOIN run r ON r.run_id = rc.run_id"
+        f" WHERE c.name = :cluster AND u.metric_name_id IN ({ids})"
+        " AND r.created_utc >= :from_utc AND r.created_utc < :until_utc"
+    )
     cursor = database.cursor()
     cursor.row_factory = None
     bound = {"cluster": cluster, "from_utc": window.from_utc or "", "until_utc": window.until_utc or "~"}
-    return _columns(database, cluster, wanted, np.fromiter(cursor.execute(query, bound), dtype=_ROW))
+    rows = np.fromiter(cursor.execute(f"{query} UNION ALL {pruned}", bound), dtype=_ROW)
+    return _columns(database, cluster, wanted, rows)
 
 
 def _columns(
