@@ -93,6 +93,12 @@ class Tab:
         self.call("Page.navigate", url=address)
         self._browser.wait("Page.loadEventFired", self._session)
 
+    def follow(self, selector: str) -> None:
+        """Click a link, and wait for the page that it leads to."""
+        self._browser.events[:] = [one for one in self._browser.events if one.get("method") != "Page.loadEventFired"]
+        self.js(f"document.querySelector({json.dumps(selector)}).click()")
+        self._browser.wait("Page.loadEventFired", self._session)
+
     def js(self, expression: str) -> Any:
         """The value of an expression of the page."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
