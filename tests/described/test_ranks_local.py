@@ -144,7 +144,9 @@ def test_one_node_is_measured_alone_each_in_turn(done: LocalDesk) -> None:
 def test_without_a_number_there_is_the_reason(done: LocalDesk, kernel: str, mode: str, outcome: str, reason: str) -> None:
     rows = of_mode(done, kernel, mode)
     bad = [row for row in rows if row["outcome"] != "measured"]
-    assert {(row["outcome"], row["reason"]) for row in bad} == {(outcome, reason)}
+    # Both ranks hang, and either may reach its limit first: rank 1 is then named.
+    said = {(row["outcome"], row["reason"].replace("rank 1: ", "") if mode == "hang" else row["reason"]) for row in bad}
+    assert said == {(outcome, reason)}
     assert {row["value"] for row in bad} == {None}
     assert len(rows) == len(bad) or mode == "nan"  # a row that is no number spoils no other row
 
