@@ -46,7 +46,8 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
 
 
 @pytest.mark.promise("Pages, notify and doctor tell and suspect what regressions tells and suspects.")
-def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path) -> None:
+def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # whoever starts the tests may have runs of their own where they stand
     causes = ask.json("regressions", expect=3)["causes"]
     assert {one["state"] for one in causes} == {"told", "suspected"}, "a history of both"
     assert ask.json("report", "--since", "30d", "--to", str(tmp_path / "month.html"), expect=3)["causes"] == causes
