@@ -87,7 +87,7 @@ class RunTables:
     """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says.
 
     sleep: by test, in how many of its results a CPU slept deeply, in words. sets: tests of several nodes together, which
-    blame does not use. units: of each test's values.
+    blame does not use. units: of each test's values. pairs: by test, the series of each pair of nodes.
     """
 
     cluster: str
@@ -99,6 +99,7 @@ class RunTables:
     sleep: Mapping[str, str] = field(default_factory=dict)
     sets: tuple[SetTest, ...] = ()
     units: Mapping[str, str | None] = field(default_factory=dict)
+    pairs: Mapping[str, tuple[tuple[int, Pair], ...]] = field(default_factory=dict)
 
 
 def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
@@ -130,6 +131,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
         pair_values.sleep_in(database, run_ids, place),
         tuple(_set_test(labels[one.kernel, one.parameters], one) for one in outcomes if names_several(one.server)),
         {test: unit_of(part[0].metric) for test, part in by_test.items()},
+        {test: tuple((one.series_id, (one.client, one.server)) for one in part) for test, part in by_test.items()},
     )
 
 

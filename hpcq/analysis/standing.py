@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -83,17 +83,18 @@ class ClusterCause:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One cluster on the newest night of a stretch. causes: told, then suspected. judged_nodes: with nights enough."""
+    """One cluster on the newest night of a stretch. causes: told, then suspected.
+
+    judged_series: series whose nodes have nights enough in this very test, whoever their partners were: the causes say
+    whether it is worse. own_series: those of them that have nights enough themselves.
+    """
 
     cluster: str
     newest_run: str
     causes: tuple[ClusterCause, ...]
     coverage: tuple[Coverage, ...]
-    judged_nodes: frozenset[str]
-
-    def judges(self, client: str, server: str) -> bool:
-        """Whether both ends of a pair have nights enough to be judged: then the causes say whether a test of it is worse."""
-        return client in self.judged_nodes and server in self.judged_nodes
+    judged_series: frozenset[int]
+    own_series: frozenset[int]
 
     def says_of(self, client: str, server: str) -> str:
         """The worst state of a cause that touches a pair: told, suspected, or fine where there is none."""
@@ -121,26 +122,24 @@ class Standing:
         ends = {Thing.NODE, Thing.LINK, Thing.PAIR}
         return replace(self, causes=tuple(one for one in self.causes if one.thing not in ends or node in one.names))
 
-    def beside_one_run(self, thing: Thing, names: tuple[str, ...]) -> str | None:
-        """What the nights say of a node, link or group that one run alone calls slow.
+    def beside_one_run(self, thing: Thing, names: tuple[str, ...], series_ids: Collection[int]) -> str | None:
+        """Why a node, link or group is not named that one run alone calls slow; None: the nights do not speak against it.
 
-        None: nothing against it, for it is told, or too few nights know it. "": it is as it always was. Else words: it is
-        suspected, or its link was measured too rarely.
+        series_ids: of the test in question, those that touch it. Where it is told, or where too few nights know one of
+        them, the run's word stands.
         """
         touching = [
             one for one in self.causes if one.thing not in {Thing.NODE, Thing.LINK, Thing.PAIR} or set(one.names) & set(names)
         ]
         if any(one.is_told for one in touching):
             return None
-        judged = {one.names for one in self.coverage if one.judged is Judged.JUDGED and one.thing is thing}
-        known = names in judged if thing is Thing.GROUP else self.judged_nodes.issuperset(names)
-        if not known:
+        if not series_ids or not self.judged_series.issuperset(series_ids):
             return None
         if any(one.state == State.SUSPECTED for one in touching):
             return "suspected: slow in this run, and not yet on enough nights to be told"
-        if thing is Thing.LINK and names not in judged and names[::-1] not in judged:
+        if thing is Thing.LINK and not self.own_series.issuperset(series_ids):
             return "slow in this run, while both ends are fine with others: measured too rarely to say since when"
-        return ""
+        return "slower than the others in this run, and no slower than on its earlier nights"
 
 
 def standings(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> tuple[Standing, ...]:
@@ -151,23 +150,27 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
     where everything is read. A cluster without values is left out. Raises UserError for words that name no time.
     """
     # They load numpy, which verbs that only read do not need.
-    from hpcq.judge.judging import judge
+    from hpcq.judge.judging import ENOUGH_NIGHTS, watch
+    from hpcq.judge.values import NOBODY
     from hpcq.store.read.judged_values import job_values
 
     begin, until = _bounds(database, since)
     found = []
     for cluster in sorted(set(clusters)):
-        values = job_values(database, cluster, metrics_of(database, metric), Window(since, until_utc=until))
+        values, seen = job_values(database, cluster, metrics_of(database, metric), Window(since, until_utc=until))
         if not values.nights:
             continue
         utc = [_utc(night.utc_s) for night in values.nights]
         first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
-        judgement = judge(values, first=first)
+        watched = watch(values)
+        judgement = watched.judgement(first)
         names = [night.name for night in values.nights]
         causes = tuple(_cause(cluster, one, utc, names) for one in judgement.causes if one.state is not State.ENDED)
-        coverage = judgement.coverage
-        nodes = frozenset(one.names[0] for one in coverage if one.thing is Thing.NODE and one.judged is Judged.JUDGED)
-        found.append(Standing(cluster, names[-1], causes, coverage, nodes))
+        enough = watched.levels[Thing.NODE].nights >= ENOUGH_NIGHTS  # nodes x tests
+        judged = enough[seen.client, seen.test] & (enough[seen.server, seen.test] | (seen.server == NOBODY))
+        own = judged & (seen.night_count >= ENOUGH_NIGHTS)
+        ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
+        found.append(Standing(cluster, names[-1], causes, judgement.coverage, *ids))
     return tuple(found)
 
 
@@ -210,7 +213,7 @@ class BesideNights:
 
 
 def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterable[Standing]) -> BesideNights:
-    """Hold what single series say against the nights of their clusters, where both ends of a series are judged.
+    """Hold what single series say against the nights of their clusters, where both ends are judged in that test.
 
     Of thousands of series some always look worse by chance: without anything that is told, that is noise. Not so what
     brings nothing any more, what was recorded before, and what three series or more of one suspected node say. Unclear is
@@ -224,7 +227,7 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
     for one in sure:
         row = one.row
         standing = by_cluster.get(row.cluster)
-        if standing is None or one.level.method == RECORDED or not standing.judges(row.client, row.server):
+        if standing is None or one.level.method == RECORDED or row.series_id not in standing.judged_series:
             continue
         suspected = {cause.names[0] for cause in standing.causes if cause.thing == Thing.NODE}
         agreed = any(node in suspected and said_by[row.cluster, node] >= AGREEING_SERIES for node in (row.client, row.server))
@@ -235,7 +238,7 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
         standing = by_cluster.get(row.cluster)
         if standing is not None and standing.doubts(row.client, row.server):
             unclear |= {row.series_id} & judged.judged_ids
-        elif standing is not None and standing.judges(row.client, row.server):
+        elif standing is not None and row.series_id in standing.judged_series:
             fine |= {row.series_id} if standing.says_of(row.client, row.server) == State.FINE else set()
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 

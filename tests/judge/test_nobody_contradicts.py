@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.support.histories import Fault, Site, draw
+from hpcq.analysis.standing import standings
+from hpcq.store.database import reading
+from hpcq.store.history import select
+from hpcq.store.selection import Selection
 from tests.judge.test_told_by_regressions import rows_of
-from tests.store.test_import import HEAD, Importing
+from tests.store.test_import import FIRST, HEAD, Importing
 
 FAULTS = {
     "nothing": None,
@@ -112,3 +118,53 @@ def test_the_contradictions_of_a_history_would_be_seen(tmp_path: Path, capsys: p
     verbs = Torn(tmp_path, capsys)
     verbs.bring(rows_of(draw(Site(24, 30, "gauss2", "fixed", fault=FAULTS["a tenth of a node"]), seed=1)))
     assert "blame says fine of what regressions calls slow" in contradictions(verbs)
+
+
+def nights_of(test: str, nights: range, slow: tuple[str, ...], since: int, level: float = 0.5) -> list[str]:
+    """All pairs of eight nodes on these nights; pairs of which `slow` names both ends, or one node, lose speed."""
+    random = np.random.default_rng(7)
+    nodes, rows = [f"n{number}" for number in range(1, 9)], []
+    for night in nights:
+        for place, (client, server) in enumerate(itertools.permutations(nodes, 2)):
+            hit = night >= since and set(slow) <= {client, server}
+            at = FIRST + dt.timedelta(days=night, seconds=10 * place)
+            value = 2e8 * (level if hit else 1.0) * (1 + 0.003 * random.standard_normal())
+            rows.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night:03d},{test},{client},{server},rate,{value:.0f},bps,higher")
+    return rows
+
+
+@pytest.mark.fast
+@pytest.mark.promise("A test that was never run before is not fine because other tests of its nodes are.")
+def test_other_tests_of_a_node_do_not_speak_for_a_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = Verbs(tmp_path, capsys)
+    new = range(28, 30)
+    verbs.bring(
+        [
+            *nights_of("old_test", range(30), (), 30),
+            *nights_of("always_slow", new, ("n3",), 0),
+            *nights_of("slow_tonight", new, ("n5", "n6"), 29),
+        ],
+        head=HEAD,
+    )
+    code, blame = verbs.said("blame")
+    assert (code, blame["nodes"]) == (3, ["n3"]), "the run's own word stands where too few nights know the test"
+    code, compared = verbs.said("compare", "night-028", "night-029")
+    worse = {tuple(sorted((one["client"], one["server"]))) for one in compared["pairs"] if one["verdict"] == "worse"}
+    assert (code, worse) == (3, {("n5", "n6")})
+    assert verbs.said("regressions", "--since", "2026-03-20")[0] != 0
+    with reading(verbs.database) as connection:
+        [standing] = standings(connection, ["alpha"], "latest")
+        judged = {row.kernel for row in select(connection, Selection()) if row.series_id in standing.judged_series}
+    assert judged == {"old_test"}, "a series alone is overruled where its nodes have nights enough in its own test"
+
+
+@pytest.mark.fast
+@pytest.mark.promise("What is slow next to the others and always was is told as that by blame, not called fine.")
+def test_what_was_always_slow_is_an_open_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = Verbs(tmp_path, capsys)
+    verbs.bring(nights_of("site_bw", range(30), ("n1", "n3"), 0, level=0.7), head=HEAD)
+    code, blame = verbs.said("blame", "--run", "night-028", "--run", "night-029")
+    assert code == 4
+    [said] = [one for one in blame["open_questions"] if one.startswith("n1 - n3: ")]
+    assert said == "n1 - n3: slower than the others in this run, and no slower than on its earlier nights"
+    assert "Nobody is slow" not in verbs.words("blame", "--run", "night-028", "--run", "night-029", expect=4)

@@ -259,10 +259,10 @@ def blame(  # noqa: PLR0917 - Click passes by name
 
     Without --pairs it reads the latest run. It begins with what the nights until that run say, as `hpcq regressions` does:
     lines with `told:` and `suspected:`. Then it compares the nodes of the run with each other. Every test is a table with
-    one row per job: the repetitions of one job share its luck. It names nothing on fewer than three slow jobs, and no node or
-    link that its earlier nights show to be as always; a test that fails counts as slow. Findings of the evidence that explain
-    it come first. When you have measured the pairs that it asked for, name both runs with --run: it judges them together. In
-    a file, results of the same round ran at the same time.
+    one row per job: the repetitions of one job share its luck. It names nothing on fewer than three slow jobs; what is slow
+    next to the others, and no slower than on its earlier nights, is an open question. A test that fails counts as slow.
+    Findings of the evidence that explain it come first. When you have measured the pairs that it asked for, name both runs
+    with --run: it judges them together. In a file, results of the same round ran at the same time.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
@@ -292,7 +292,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
         for test, higher, table in tables
     }
     if read is not None:
-        found = {test: _enough(one, standing) for test, one in found.items()}
+        found = {test: _enough(one, standing, read.pairs[test]) for test, one in found.items()}
     written = _write(campaign, like, source, place, found) if campaign else False
     if as_json:
         print_json(blame_json(found, read, standing))
@@ -331,25 +331,27 @@ def _read_runs(
         return read, campaign_text(connection, names[-1]) or "", standing
 
 
-def _enough(found: Blame, standing: Standing | None) -> Blame:
-    """Leave out culprits with fewer than three slow jobs, and those of whom earlier nights know better.
+def _enough(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, tuple[str, str]]]) -> Blame:
+    """Turn culprits with fewer than three slow jobs into open questions, and those against whom earlier nights speak.
 
-    Where the nights of a node are enough to judge it, they decide whether it is told: one run alone does not. What they only
-    suspect stays an open question; what is as in earlier nights is none.
+    pairs: the series of the test, with their ends. Where the nights of these are enough to judge it, they decide whether a
+    thing is told: one run alone does not.
     """
     from dataclasses import replace
 
     from hpcq.judge.causes import Thing
 
     culprits = (*found.nodes, *found.links, *found.groups)
-    known = {one: standing.beside_one_run(Thing(one.kind.value), one.names) for one in culprits if standing is not None}
-    gone = [one for one in culprits if known.get(one) == ""]
-    few = [one for one in culprits if one not in gone and (known.get(one) or one.slow_count < JOBS_MIN)]
-    if not few and not gone:
+    known: dict[Culprit, str | None] = {}
+    for one in culprits if standing is not None else ():
+        thing, names = Thing(one.kind.value), set(one.names)
+        touched = [number for number, ends in pairs if thing is Thing.GROUP or names <= set(ends)]
+        known[one] = standing.beside_one_run(thing, one.names, touched) if standing is not None else None
+    few = [one for one in culprits if known.get(one) or one.slow_count < JOBS_MIN]
+    if not few:
         return found
     questions = [f"{' - '.join(one.names)}: {known.get(one) or _rests_on(one)}" for one in few]
-    pairs = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
-    few += gone
+    again = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
     return replace(
         found,
         nodes=tuple(one for one in found.nodes if one not in few),
@@ -357,7 +359,7 @@ def _enough(found: Blame, standing: Standing | None) -> Blame:
         groups=tuple(one for one in found.groups if one not in few),
         undecided=True,
         open_questions=(*found.open_questions, *questions),
-        next_pairs=(*found.next_pairs, *pairs),
+        next_pairs=(*found.next_pairs, *again),
     )
 
 

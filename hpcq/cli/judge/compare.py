@@ -144,7 +144,7 @@ def _beside_nights(one: Pairing, standings: Mapping[str, Standing]) -> Pairing:
     level, row = one.level, one.row
     standing = standings.get(row.cluster)
     few = min(level.before_count, level.after_count) < JOBS_MIN
-    if standing is None or not few or _verdict(level) != "worse" or not standing.judges(row.client, row.server):
+    if standing is None or not few or _verdict(level) != "worse" or row.series_id not in standing.judged_series:
         return one
     if standing.says_of(row.client, row.server) != State.FINE:
         return one

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,8 +30,25 @@ _OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": 
 _GROUP_KINDS = ("leaf", "rack")
 
 
-def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric], window: Window) -> Values:
-    """All pairs and nodes of a cluster in the window, oriented by what is better. metrics: by the name of their kernel."""
+@dataclass(frozen=True, slots=True)
+class SeriesSeen:
+    """Which series stand behind Values, each of shape (series,). client, server, test: indices into the tables of Values.
+
+    night_count: nights on which it was tried.
+    """
+
+    series_id: np.ndarray[tuple[int], np.dtype[np.int64]]
+    client: np.ndarray[tuple[int], np.dtype[np.int32]]
+    server: np.ndarray[tuple[int], np.dtype[np.int32]]
+    test: np.ndarray[tuple[int], np.dtype[np.int32]]
+    night_count: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric], window: Window) -> tuple[Values, SeriesSeen]:
+    """All pairs and nodes of a cluster in the window, oriented by what is better, and the series that they are of.
+
+    metrics: by the name of their kernel. Those of which no direction is better are left out.
+    """
     wanted = {name: one for name, one in metrics.items() if one.better in (Better.HIGHER, Better.LOWER)}
     ids = ", ".join(str(one.metric_name_id) for one in wanted.values()) or "NULL"
     words = " ".join(f"WHEN '{word}' THEN {int(outcome)}" for word, outcome in _OUTCOMES.items())
@@ -52,6 +70,7 @@ def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric]
         " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
         " JOIN run r ON r.run_id = rc.run_id"
         f" WHERE c.name = :cluster AND u.metric_name_id IN ({ids})"
+        " AND u.result_id NOT IN (SELECT result_id FROM retraction)"
         " AND r.created_utc >= :from_utc AND r.created_utc < :until_utc"
     )
     cursor = database.cursor()
@@ -63,7 +82,7 @@ def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric]
 
 def _columns(
     database: Connection, cluster: str, metrics: Mapping[str, Metric], rows: np.ndarray[tuple[int], np.dtype[np.void]]
-) -> Values:
+) -> tuple[Values, SeriesSeen]:
     series_ids = np.unique(rows["series"])
     known = _series(database, cluster, metrics)
     tests = sorted({(known[one][2], known[one][3]) for one in series_ids.tolist() if one in known})
@@ -87,7 +106,11 @@ def _columns(
     logarithm = oriented(value, Better.HIGHER)
     outcome = np.where((rows["outcome"] == Outcome.MEASURED) & ~np.isfinite(logarithm), int(Outcome.DISTURBED), rows["outcome"])
     group, groups = _groups(database, cluster, nodes)
-    return Values(
+    nights_of_series = np.unique(np.column_stack([place, rows["run"]]), axis=0)[:, 0] if len(rows) else place
+    named = np.flatnonzero(ends[:, 2] != NOBODY)
+    night_counts = np.bincount(nights_of_series, minlength=len(series_ids))[named]
+    seen = SeriesSeen(series_ids[named], ends[named, 0], ends[named, 1], ends[named, 2], night_counts)
+    values = Values(
         order[night.reshape(-1)] if len(rows) else np.zeros(0, np.int32),
         test,
         ends[place, 0],
@@ -102,6 +125,7 @@ def _columns(
         (),
         groups,
     )
+    return values, seen
 
 
 def _series(database: Connection, cluster: str, metrics: Mapping[str, Metric]) -> dict[int, tuple[str, str, str, str]]:
