@@ -127,13 +127,8 @@ def of_results(database: Connection, selection: Selection, result_id: str = "res
     result_id: what the query calls the column, where it joins tables that have one too.
     """
     conditions, values = _named(database, selection, _OF_RESULTS)
-    if selection.where:
-        conditions.append(_PARAMETERS)
-        values["fitting"] = _fitting(
-            database,
-            selection.where,
-            "SELECT k.name, ps.json FROM parameter_set ps JOIN kernel k ON k.kernel_id = ps.kernel_id",
-        )
+    every = "SELECT k.name, ps.json FROM parameter_set ps JOIN kernel k ON k.kernel_id = ps.kernel_id"
+    _add_parameters(database, selection, every, conditions, values)
     condition, bound = within(
         selection.window,
         selection.facts,
@@ -147,13 +142,8 @@ def of_results(database: Connection, selection: Selection, result_id: str = "res
 def of_series(database: Connection, selection: Selection) -> tuple[str, dict[str, Any]]:
     """The condition over v_series: which tests. Time, run, outcome and facts are of results, and no part of it."""
     conditions, values = _named(database, selection, _OF_SERIES)
-    if selection.where:
-        conditions.append(_PARAMETERS)
-        values["fitting"] = _fitting(
-            database,
-            selection.where,
-            "SELECT DISTINCT k.name, s.parameters FROM series s JOIN kernel k ON k.kernel_id = s.kernel_id",
-        )
+    every = "SELECT DISTINCT k.name, s.parameters FROM series s JOIN kernel k ON k.kernel_id = s.kernel_id"
+    _add_parameters(database, selection, every, conditions, values)
     return " AND ".join(conditions), values
 
 
@@ -176,19 +166,28 @@ def _named(database: Connection, selection: Selection, told: dict[str, str]) -> 
 _PARAMETERS = "instr(:fitting, char(31) || kernel || char(30) || parameters || char(31)) > 0"
 
 
-def _fitting(database: Connection, where: Sequence[tuple[str, str]], query: str) -> str:
-    """In one text: the pairs of kernel and parameters, among those that the query finds, that have these values."""
+def _add_parameters(
+    database: Connection, selection: Selection, every: str, conditions: list[str], values: dict[str, Any]
+) -> None:
+    """Add the condition of --where. every: a query of the kernels and parameters that there are.
+
+    `fitting` is one text with those of them that have the values. Raises UserError for a name that no kernel has.
+    """
+    where = selection.where
+    if not where:
+        return
     options = first_defaults(database)
     for name, _ in where:
         if not any(name in known for known in options.values()):
             known = sorted({one for of_kernel in options.values() for one in of_kernel})
             raise UserError(f"{name!r} is not a parameter of any kernel here", f"there are {', '.join(known)}")
     found = []
-    for kernel, text in database.execute(query):
+    for kernel, text in database.execute(every):
         parameters = {**options[kernel], **json.loads(text)}
         if all(name in parameters and _same(name, parameters[name], value) for name, value in where):
             found.append(f"{kernel}\x1e{text}")
-    return "\x1f" + "\x1f\x1f".join(found) + "\x1f"
+    conditions.append(_PARAMETERS)
+    values["fitting"] = "\x1f" + "\x1f\x1f".join(found) + "\x1f"
 
 
 _OF_RUNS = (

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,24 @@ def test_a_peer_that_dies_ends_the_measurement(fabric: Path, secret: Path) -> No
             client.kill()
     assert client.returncode == 3
     assert json.loads(out)["valid"] is False
+
+
+@pytest.mark.promise(
+    "An end of a fabric kernel whose peer was killed leaves its node within seconds, also where libfabric does not return."
+)
+def test_an_end_does_not_outlive_a_peer_that_held_a_lock(fabric: Path, secret: Path) -> None:
+    """Reading over shm, a client that is killed nearly always holds the lock that the server then waits for."""
+    with Server(fabric, secret) as running:
+        command = running.command("fabric_read", provider="shm", duration_s=60, warmup_s=0)
+        children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+        client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1.5)  # by then it reads
+        client.kill()
+        client.wait()
+        until = time.monotonic() + 30
+        while children.read_text().split() and time.monotonic() < until:
+            time.sleep(0.1)
+        assert children.read_text().split() == []
 
 
 def test_without_libfabric_make_says_what_is_missing(tmp_path: Path) -> None:

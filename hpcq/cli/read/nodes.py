@@ -1,4 +1,4 @@
-"""`hpcq nodes`, `hpcq nodes` and `hpcq runs --cost`: one machine whole, all machines side by side, and what the tests cost."""
+"""`hpcq nodes`: all machines side by side, one of them whole, and their verdicts."""
 
 from __future__ import annotations
 

@@ -3,16 +3,20 @@
 
 #include "base/signals.h"
 
+#include <poll.h>
 #include <rdma/fi_errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { API_MAJOR = 1, API_MINOR = 14, COLD_BYTES = 256 << 20, NAME_BYTES_MAX = 512 };
 static const uint64_t spin_limit_ns = 1000000; /* between looks at the control channel */
 static const uint64_t yield_after_ns = 100000; /* the peer may need this CPU */
 static const int sleep_limit_ms = 20;
+enum { ENDS_WITHIN_S = 10 }; /* once the peer has ended; the kernels need a fraction of a second */
 
 const char *const fabric_providers[] = {"any",  "tcp",           "shm",           "udp;ofi_rxd", "sockets",
                                         "net",  "verbs;ofi_rxm", "verbs;ofi_rxd", "cxi",         "efa",
@@ -268,8 +272,35 @@ static unsigned nibble(char letter)
     return (unsigned)(letter <= '9' ? letter - '0' : letter - 'a' + 10) & 15U;
 }
 
+/* A peer that is killed may hold a lock in memory that both share (shm), and libfabric then waits for it for ever, on a
+ * core of a node that belongs to others. Its control channel shows that it has ended. */
+static void *watch_peer(void *at)
+{
+    static const char words[] = "hpcq-fabric: libfabric did not return within 10 s after the peer had ended\n";
+    struct pollfd peer = {.fd = ((const struct run *)at)->control.descriptor, .events = POLLRDHUP};
+    while (poll(&peer, 1, -1) < 0)
+        ;
+    sleep(ENDS_WITHIN_S);
+    ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
+    _exit(written < 0 ? EXIT_SYSTEM : EXIT_PEER);
+}
+
+/* Signals stay with the thread that measures. */
+static bool watch(struct run *run, struct endpoint *endpoint)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int returned = pthread_create(&endpoint->watcher, NULL, watch_peer, run);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    endpoint->is_watched = !returned;
+    return !returned || fail(&run->failure, EXIT_SYSTEM, "pthread_create: %s", strerror(returned));
+}
+
 bool endpoint_join(struct run *run, struct endpoint *endpoint)
 {
+    if (!watch(run, endpoint))
+        return false;
     const char *text = heard(run, "name"), *key = heard(run, "key"), *memory = heard(run, "memory");
     uint8_t name[NAME_BYTES_MAX] = {0};
     size_t length = text ? strlen(text) / 2 : 0;
@@ -337,6 +368,10 @@ void endpoint_close(struct endpoint *endpoint)
         fi_close(&endpoint->fabric->fid);
     if (endpoint->info)
         fi_freeinfo(endpoint->info);
+    if (endpoint->is_watched) {
+        pthread_cancel(endpoint->watcher);
+        pthread_join(endpoint->watcher, NULL);
+    }
     *endpoint = (struct endpoint){0};
 }
 

@@ -15,6 +15,7 @@
 
 #include "engine/run.h"
 
+#include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -102,6 +103,8 @@ struct endpoint {
     struct fi_cq_tagged_entry done[ENDPOINT_BATCH];
     size_t done_count, done_turn;
     uint64_t idle_since_ns; /* nothing was complete since then; 0: something just was */
+    pthread_t watcher;      /* of the peer's end, where is_watched */
+    bool is_watched;
 };
 
 /* What an endpoint must be able to do, and how much memory it needs. */
