@@ -200,11 +200,6 @@ class PairChoice:
     node_goal: int = 0
     group_pair_goal: int = 0
 
-    @property
-    def asks_for_switches(self) -> bool:
-        """Whether the scheduler must report which node is connected to which switch."""
-        return self.group == "switch" and not self.switches
-
 
 @dataclass(frozen=True, slots=True)
 class Test:

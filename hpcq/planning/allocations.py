@@ -188,7 +188,7 @@ def choose_allocations(
 ) -> list[tuple[PlannedPair, ...]]:
     """The allocations to submit now, each as its pairs in plan order. They share no node, nor one with our jobs.
 
-    With allocation `whole` there is only one at a time, of all idle nodes that the budget allows.
+    With allocation `whole` there is only one at a time, of all idle nodes that the budget allows, within one fabric.
     """
     room = sys.maxsize if budget.max_jobs is None else budget.max_jobs - len(active_jobs)
     whole = plan.allocation == AllocationKind.WHOLE
@@ -200,6 +200,7 @@ def choose_allocations(
     free = set(idle_nodes) - asked
     pending = [pair for pair in pending_pairs if pair.client in free and pair.server in free]
     if whole:
+        pending = next(iter(_by_fabric(pending, plan)), [])
         free = nodes_within(pending, free, set(), left)
         sharing = [pair for pair in pending if pair.client in free and pair.server in free]
         return [tuple(fitting(sharing, plan, plan.walltime_s))] if sharing else []
@@ -306,13 +307,21 @@ def _estimated_cost(plan: Plan, name: str, size: int | None) -> AllocationCost:
 def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[Sequence[PlannedPair]]:
     """All pairs in allocations, one after the other, as if all nodes were idle."""
     pairs = plan.planned_pairs()
-    for sharing in [pairs] if size is None else _groups(pairs, size, size, disjoint=False):
+    for sharing in _by_fabric(pairs, plan) if size is None else _groups(pairs, size, size, disjoint=False):
         rest: Sequence[PlannedPair] = sharing
         while rest:
             fit = fitting(rest, plan, most_s)
             yield fit
             gone = {pair.job for pair in fit}
             rest = [pair for pair in rest if pair.job not in gone]
+
+
+def _by_fabric(pairs: Iterable[PlannedPair], plan: Plan) -> list[list[PlannedPair]]:
+    """The pairs of each fabric: one allocation cannot have all."""
+    found: dict[str | None, list[PlannedPair]] = {}
+    for pair in pairs:
+        found.setdefault(plan.fabrics.get(pair.client), []).append(pair)
+    return list(found.values())
 
 
 def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: bool) -> Iterator[list[PlannedPair]]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hpcq import nodelist
 from hpcq.definition.model import (
     NODE_COUNT,
     Allocation,
@@ -26,7 +27,7 @@ from hpcq.definition.model import (
 )
 from hpcq.errors import UserError
 from hpcq.kernels import expected_s
-from hpcq.planning.pairs import Pair, lap_length, make_pairs
+from hpcq.planning.pairs import Pair, by_fabric, lap_length, make_pairs
 from hpcq.planning.plan import Cost, Excluded, Goals, NotPlanned, Plan, choose_candidates, node_sets, nodes_of_pair, only_sets
 from hpcq.scheduler.kinds import mpi_example
 from hpcq.units import count_of, plain
@@ -156,9 +157,10 @@ def make_plan(
     groups = _groups(campaign.pairs, names, nodes)
     refuse_without_groups(campaign, cluster, groups)
     refuse_many_pairs(campaign, cluster, len(names))
-    pairs = [] if only_sets(campaign) else make_pairs(campaign.pairs, names, seed, groups)
-    tests, sets, short = node_sets(campaign.tests, names, campaign.budget_on(cluster).node_limit(len(names)))
-    not_planned = [*_not_planned(campaign, cluster, names, excluded), *short]
+    fabrics = _fabrics(names, nodes)
+    pairs = [] if only_sets(campaign) else make_pairs(campaign.pairs, names, seed, groups, fabrics)
+    tests, sets, short = node_sets(campaign.tests, names, campaign.budget_on(cluster).node_limit(len(names)), fabrics)
+    not_planned = [*_not_planned(campaign, cluster, names, excluded, fabrics), *short]
     if not pairs and not sets:
         raise no_pair(cluster, not_planned)
     work = _work(tests, pairs, sets)
@@ -184,6 +186,8 @@ def make_plan(
         node_set_count=len(sets),
         evidence=campaign.evidence.value,
         groups=groups,
+        fabrics=fabrics,
+        notes=_fabric_notes(fabrics),
     )
     if allocation is not None:
         plan = allocation(plan)
@@ -234,20 +238,40 @@ def derive_walltime_s(tests: Sequence[Test], repetition_count: int) -> int:
     return 60 * math.ceil(max(2 * estimate_s + _WALLTIME_MARGIN_S, hanging_s) / 60)
 
 
-def _not_planned(campaign: Campaign, cluster: Cluster, names: Sequence[str], excluded: Sequence[Excluded]) -> list[NotPlanned]:
-    """The pairs that the campaign names, but whose nodes are not candidates."""
+def _not_planned(
+    campaign: Campaign, cluster: Cluster, names: Sequence[str], excluded: Sequence[Excluded], fabrics: Mapping[str, str]
+) -> list[NotPlanned]:
+    """The pairs that the campaign names, but whose nodes are not candidates, or in two fabrics."""
     usable = set(names)
     reasons = {one.node: one.reason for one in excluded}
     choice = campaign.pairs
     wanted: Sequence[Pair] = choice.pairs
-    if choice.pattern is Pattern.STAR and choice.node is not None and choice.node not in usable:
-        wanted = [(choice.node, other) for other in names]
+    if choice.pattern is Pattern.STAR and choice.node is not None:
+        wanted = [(choice.node, other) for other in names if other != choice.node]
     lost = []
     for pair in wanted:
         missing = [f"{node} {reasons.get(node, f'is not a node of {cluster.name}')}" for node in pair if node not in usable]
+        if not missing and fabrics and len(by_fabric(pair, fabrics)) > 1:
+            missing = [f"no switch joins {' and '.join(fabrics.get(node, 'none') for node in pair)}: no job can have both"]
         if missing:
             lost.append(NotPlanned(*pair, reason="; ".join(missing)))
     return lost
+
+
+def _fabrics(names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:
+    """The fabric of each candidate, if they are in several."""
+    known = {one.node: one.fabric for one in nodes if one.fabric is not None}
+    found = {name: known[name] for name in names if name in known}
+    return found if len(by_fabric(names, found)) > 1 else {}
+
+
+def _fabric_notes(fabrics: Mapping[str, str]) -> tuple[str, ...]:
+    """What follows from several fabrics, in a sentence."""
+    members: dict[str, list[str]] = {}
+    for node, fabric in fabrics.items():
+        members.setdefault(fabric, []).append(node)
+    named = "; ".join(f"{fabric}: {','.join(nodelist.fold(several))}" for fabric, several in members.items())
+    return (f"no switch joins the {len(members)} fabrics {named}: every job is within one",) if members else ()
 
 
 def _groups(choice: PairChoice, names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:
@@ -316,7 +340,7 @@ def refuse_large_sets(plan: Plan, limits: JobLimits, where: str) -> None:
 
 def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan:
     """The plan with a time limit that the site allows; `asked` is the campaign as it was written."""
-    notes = []
+    notes = list(plan.notes)
     most, wall = limits.max_nodes, limits.max_walltime_s
     if most is not None and (plan.allocation, plan.allocation_node_count) != (
         asked.allocation.kind,

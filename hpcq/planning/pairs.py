@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import zip_longest
 from math import lcm
 
 from hpcq.definition.model import Directions, PairChoice, Pattern
@@ -23,18 +24,35 @@ from hpcq.nodelist import natural
 Pair = tuple[str, str]
 
 
-def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapping[str, str] | None = None) -> list[Pair]:
+def make_pairs(
+    choice: PairChoice,
+    nodes: Sequence[str],
+    seed: int,
+    groups: Mapping[str, str] | None = None,
+    fabrics: Mapping[str, str] | None = None,
+) -> list[Pair]:
     """All pairs of a plan in the order of their rounds.
 
     nodes: the candidates, each once. Pattern `list` leaves out pairs whose nodes are not candidates. Pattern `star`
-    gives no pair if its middle is not a candidate. groups: by node, for `within` and `across`.
+    gives no pair if its middle is not a candidate. groups: by node, for `within` and `across`. fabrics: by node; no pair
+    has nodes of two of them, and their rounds run at the same time.
     """
     pairs: list[Pair] = []
-    for one_round in _rounds(choice, nodes, seed, groups or {}):
+    apart = [several for several in by_fabric(nodes, fabrics or {}) if len(several) > 1]
+    for together in zip_longest(*(_rounds(choice, several, seed, groups or {}) for several in apart), fillvalue=()):
+        one_round = [pair for part in together for pair in part]
         pairs += one_round
         if choice.directions is Directions.BOTH:
             pairs += [(server, client) for client, server in one_round]
     return pairs
+
+
+def by_fabric(nodes: Iterable[str], fabrics: Mapping[str, str]) -> list[list[str]]:
+    """The nodes of each fabric, in their order. A node of no fabric, where others have one, stands alone."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        found.setdefault(fabrics.get(node, f"node {node}") if fabrics else "", []).append(node)
+    return list(found.values())
 
 
 def circle_round(order: Sequence[str], round_no: int) -> list[tuple[str, str]]:

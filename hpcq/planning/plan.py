@@ -12,7 +12,7 @@ from hpcq import nodelist
 from hpcq.definition.model import NODE_COUNT, Campaign, Cluster, Test, node_count, of_nodes, of_set
 from hpcq.errors import CHANGED_HINT, StoreError, UserError
 from hpcq.nodelist import natural
-from hpcq.planning.pairs import Pair, seeded_order
+from hpcq.planning.pairs import Pair, by_fabric, seeded_order
 from hpcq.units import count_of
 
 if TYPE_CHECKING:
@@ -247,6 +247,8 @@ class Plan:
     node_set_count: int = 0
     #: Interfaces of the cluster's networks, by the names that its file gives them.
     networks: Mapping[str, str] = field(default_factory=dict)
+    #: The fabric of each candidate where the cluster has several: no job has nodes of two of them.
+    fabrics: Mapping[str, str] = field(default_factory=dict)
     #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
     decided_after: int = 0
 
@@ -442,13 +444,15 @@ def _short_lines(short: tuple[Short, ...], count: int, goal: int) -> list[str]:
 
 
 def node_sets(
-    tests: Sequence[Test], names: Sequence[str], max_nodes: int
+    tests: Sequence[Test], names: Sequence[str], max_nodes: int, fabrics: Mapping[str, str]
 ) -> tuple[tuple[Test, ...], list[Pair], list[NotPlanned]]:
     """The tests with their number of nodes final, the sets that run them, and those that too few nodes leave out.
 
-    names: the candidates. max_nodes: what a budget allows of them. A test without a number takes all of these.
+    names: the candidates. max_nodes: what a budget allows of them. A test without a number takes all of these; where no
+    job can have nodes of two fabrics, those of the largest.
     """
-    order = sorted(names, key=natural)
+    everybody = sorted(names, key=natural)
+    order = max(by_fabric(everybody, fabrics), key=len, default=[])
     usable = min(len(order), max_nodes)
     final = tuple(
         replace(test, parameters={**test.parameters, NODE_COUNT: node_count(test) or usable})
@@ -457,7 +461,7 @@ def node_sets(
         for test in tests
     )
     counts = sorted({node_count(test) for test in final if of_nodes(test) and test.launch != "node"})
-    alone = [(name, name) for name in order[:usable]] if any(test.launch == "node" for test in final) else []
+    alone = [(name, name) for name in everybody[:max_nodes]] if any(test.launch == "node" for test in final) else []
     sets = alone + [set_of(order[:count]) for count in counts if 2 <= count <= usable]
     short = [
         NotPlanned(order[0] if order else "", f"{count - 1} other nodes", f"{NODE_COUNT} {count}: {usable} nodes may be used")

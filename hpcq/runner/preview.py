@@ -62,6 +62,6 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> Preview:
 def _plan(campaign: Campaign, cluster: Cluster) -> tuple[Plan, JobLimits]:
     scheduler = scheduler_of(cluster, reach(cluster))
     refuse_where_forbidden(cluster, scheduler)
-    nodes = nodes_now(campaign, scheduler)
+    nodes = nodes_now(scheduler)
     limits = scheduler.job_limits()
     return plan_cluster(campaign, Basis(cluster, nodes, "preview", campaign.seed_of("preview"), limits)), limits

@@ -70,7 +70,7 @@ def read_plan(run: RunFolder, cluster_name: str) -> Plan:
 def plan_at(here: Place) -> Plan:
     """Return the plan of one cluster without writing it."""
     seed = int(read_json(here.run.run_json)["seed"])
-    nodes, limits = nodes_now(here.campaign, here.scheduler), here.scheduler.job_limits()
+    nodes, limits = nodes_now(here.scheduler), here.scheduler.job_limits()
     return plan_cluster(here.campaign, Basis(here.cluster, nodes, here.run.run, seed, limits))
 
 

@@ -14,7 +14,7 @@ The adapter writes every order as one line for the cluster's shell, so `--apply`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 #: The reservation that releases nodes to the test, and how long it lasts unless the test ends it.
@@ -64,13 +64,14 @@ class Reservation:
 class Upkeep:
     """The upkeep of all nodes at one moment.
 
-    `leaves` is node -> leaf switch, empty if the site reports no topology.
+    `leaves` is node -> leaf switch, empty if the site reports no topology. `fabrics`: as in hpcq.topology.
     """
 
     user: str = ""
     nodes: dict[str, NodeUpkeep] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
-    leaves: dict[str, str] = field(default_factory=dict)
+    leaves: Mapping[str, str] = field(default_factory=dict)
+    fabrics: Mapping[str, str] = field(default_factory=dict)
 
 
 class Administration(ABC):

@@ -47,6 +47,7 @@ from hpcq.scheduler.types import (
     Submission,
     Submitted,
 )
+from hpcq.topology import Topology
 from hpcq.transport import Completed, Transport, quote
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -174,13 +175,13 @@ class Adapter(ABC):
     def read_nodes(self, answer: str) -> list[NodeState]:
         """Read that list."""
 
-    def switches_command(self) -> str | None:
-        """List the leaf switch of each node; None if the scheduler does not know it."""
+    def topology_command(self) -> str | None:
+        """List which node is on which switch; None if the scheduler does not know it."""
         return None
 
-    def read_switches(self, answer: str) -> dict[str, str]:  # noqa: ARG002 - not every scheduler can
-        """Read that list: node -> switch."""
-        return {}
+    def read_topology(self, answer: str) -> Topology:  # noqa: ARG002 - not every scheduler can
+        """Read that list."""
+        return Topology()
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
@@ -483,14 +484,14 @@ class Scheduler(Adapter):
         """Return every node of the partition and its present state. Raises SchedulerError without an answer."""
         return self.look(QueueQuery(nodes=True)).nodes or []
 
-    def switches(self) -> dict[str, str]:
-        """Return the leaf switch of each node; empty if the scheduler knows none."""
-        command = self.switches_command()
+    def topology(self) -> Topology:
+        """Return which node is on which switch; empty if the scheduler knows none."""
+        command = self.topology_command()
         if command is None:
-            return {}
+            return Topology()
         self.query_count += 1
         done = self.transport.sh(command)
-        return self.read_switches(done.text) if done.returncode == 0 else {}
+        return self.read_topology(done.text) if done.returncode == 0 else Topology()
 
     def submit_limit(self) -> int | None:
         """Return how many jobs the accounting allows this user; None without a limit or without an answer."""

@@ -36,8 +36,9 @@ class NodeState:
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     reason: str | None = None
-    #: Its leaf switch, if hpcq asked for it and the scheduler knows it.
+    #: Its leaf switch, and the fabric that it is in where a cluster has several, if the scheduler knows them.
     switch: str | None = None
+    fabric: str | None = None
 
     @property
     def free(self) -> bool:

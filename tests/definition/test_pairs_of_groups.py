@@ -16,7 +16,7 @@ from hpcq.planning.make_plan import make_plan
 from hpcq.planning.pairs import make_pairs
 from hpcq.planning.plan import Plan, coverage_of
 from hpcq.scheduler.types import NodeCondition, NodeState
-from hpcq.topology import read_topology
+from hpcq.topology import Topology, read_topology
 
 pytestmark = pytest.mark.fast
 
@@ -66,7 +66,7 @@ def test_across_groups_every_two_groups_meet_so_many_times(each: int) -> None:
 
 def test_a_topology_file_names_the_lowest_switches() -> None:
     text = "# ours\nSwitchName=s1 Nodes=n[01-02]\nswitchname=s2 nodes=n03 # one\nSwitchName=top Switches=s[1-2]\n"
-    assert read_topology(text) == {"n01": "s1", "n02": "s1", "n03": "s2"}
+    assert read_topology(text) == Topology({"n01": "s1", "n02": "s1", "n03": "s2"})
 
 
 @pytest.mark.promise("Blocks of a topology are groups of nodes.")
@@ -75,14 +75,41 @@ def test_blocks_are_groups() -> None:
         "BlockName=b1 BlockIndex=0 Nodes=n[01-02] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=n[03-04] BlockSize=2\n"
         "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[01-04] BlockSize=4\n"
     )
-    assert read_topology(text) == {"n01": "b1", "n02": "b1", "n03": "b2", "n04": "b2"}
+    assert read_topology(text) == Topology({"n01": "b1", "n02": "b1", "n03": "b2", "n04": "b2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "fabrics"),
+    [
+        ("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n3\n", False, {"n1": "a", "n2": "a", "n3": "b"}),
+        ("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n3\n", True, {}),
+        ("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n3\nSwitchName=top Switches=a,b\n", False, {}),
+        # two spines over one leaf
+        (
+            "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\nSwitchName=s Switches=a,b\nSwitchName=t Switches=b",
+            False,
+            {},
+        ),
+        # as scontrol shows it: a switch over others lists the nodes below, too
+        (
+            "SwitchName=a Level=0 Nodes=n1\nSwitchName=c Level=0 Nodes=n3\nSwitchName=s Level=1 Nodes=n[1-2] Switches=a\n",
+            False,
+            {"n1": "s", "n3": "c"},
+        ),
+        ("BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n2\n", False, {}),
+    ],
+)
+def test_fabrics_are_what_no_switch_joins(text: str, spans: bool, fabrics: dict[str, str]) -> None:
+    assert read_topology(text, spans=spans).fabrics == fabrics
 
 
 CAMPAIGN = "name: try\nclusters: [sim]\ntests: [{{kernel: tcp_pingpong}}]\npairs: {pairs}\n"
 CLUSTER = "name: sim\nscheduler: slurm\ninterface: eth0\n"
 
 
-def plan_of(folder: Path, pairs: str, count: int = 6, switch_of: int | None = 2, features: str = "") -> Plan:
+def plan_of(
+    folder: Path, pairs: str, count: int = 6, switch_of: int | None = 2, *, features: str = "", fabrics: str = ""
+) -> Plan:
     from hpcq.definition.files.cluster import read_cluster
 
     (folder / "try.yaml").write_text(CAMPAIGN.format(pairs=pairs))
@@ -94,6 +121,7 @@ def plan_of(folder: Path, pairs: str, count: int = 6, switch_of: int | None = 2,
             "idle",
             features=tuple(f"{features}{index // 3}" for _ in [0] if features),
             switch=f"leaf{index // switch_of + 1}" if switch_of else None,
+            fabric=fabrics[index] if fabrics else None,
         )
         for index, name in enumerate(names(count))
     ]
@@ -163,3 +191,33 @@ def test_a_node_left_out_is_not_covered_and_says_why(tmp_path: Path) -> None:
 
     lines = coverage_of(replace(plan, excluded=(Excluded("n99", "state drained: disk"),))).lines()
     assert lines[1] == "not covered: n99: 0 of 2: state drained: disk"
+
+
+@pytest.mark.promise("Nodes that no switch joins are never put into one job: pairs are planned within each fabric.")
+@pytest.mark.parametrize(
+    ("pairs", "count"),
+    [
+        ("all", 4),
+        ("{rounds: 1}", 2),
+        ("{random: 2}", 4),
+        ("ring", 4),
+        ("{star: n01}", 2),
+        ("{bisection: 1}", 2),
+        ("{list: [[n01, n02], [n01, n04]]}", 1),
+    ],
+)
+def test_pairs_stay_within_their_fabric(tmp_path: Path, pairs: str, count: int) -> None:
+    """Three nodes in one fabric, two in another, one alone."""
+    plan = plan_of(tmp_path, pairs, fabrics="aaabbc")
+    assert len(plan.pairs) == count
+    assert all(plan.fabrics[client] == plan.fabrics[server] for client, server in plan.pairs)
+    assert plan.notes == ("no switch joins the 3 fabrics a: n[01-03]; b: n[04-05]; c: n06: every job is within one",)
+    reasons = {(one.client, one.server): one.reason for one in plan.not_planned}
+    lost = {"{star: n01}": 3, "{list: [[n01, n02], [n01, n04]]}": 1}.get(pairs, 0)
+    assert len(reasons) == lost
+    assert reasons.get(("n01", "n04")) == ("no switch joins a and b: no job can have both" if lost else None)
+
+
+def test_one_fabric_is_no_fabric(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, "all", fabrics="aaaaaa")
+    assert (len(plan.pairs), plan.fabrics, plan.notes) == (15, {}, ())

@@ -157,10 +157,10 @@ def test_what_slurm_says_of_itself_is_read(lab: RunningLab) -> None:
     for name, switches in (("alpha", {"leaf1", "leaf2"}), ("beta", {"leaf1", "leaf2"})):
         cluster = read_cluster(lab.cluster_file(name))
         scheduler = scheduler_of(cluster, reach(cluster))
-        assert set(scheduler.switches().values()) == switches
+        assert set(scheduler.topology().leaves.values()) == switches
         snapshot = scheduler.look(QueueQuery((JobKey("1", "a"), JobKey("99999999", "b")), nodes=True, others=True, mine=True))
         assert snapshot.nodes is not None
-        assert len(snapshot.nodes) == len(scheduler.switches())
+        assert len(snapshot.nodes) == len(scheduler.topology().leaves)
         assert snapshot.others is not None
         assert snapshot.mine is not None
         assert scheduler.submit_limit() == (2000 if name == "alpha" else None)

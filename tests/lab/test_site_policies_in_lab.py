@@ -88,6 +88,31 @@ def test_memory_can_be_said_otherwise(lab: RunningLab, tmp_path: Path, keys: str
     assert driven.load()["measured_count"] == int(measured)
 
 
+@contextmanager
+def wired(lab: RunningLab, *lines: str) -> Iterator[None]:
+    """The cluster alpha with these switches."""
+    lab.at_rest("alpha")
+    kept = lab.exec("alpha", "cat", "/etc/slurm/topology.conf")
+    write = "cat >/etc/slurm/topology.conf && scontrol reconfigure"
+    lab.exec("alpha", "sh", "-c", write, text="".join(f"{line}\n" for line in lines))
+    try:
+        yield
+    finally:
+        lab.at_rest("alpha")
+        lab.exec("alpha", "sh", "-c", write, text=kept)
+
+
+@pytest.mark.promise("A cluster of two fabrics that no switch joins is measured within each, also in one allocation.")
+@pytest.mark.parametrize(("more", "measured"), [("pairs: all", 2), ("pairs: all\nallocation: whole", 2)])
+def test_two_fabrics_are_measured_each(lab: RunningLab, tmp_path: Path, more: str, measured: int) -> None:
+    with wired(lab, "SwitchName=leaf1 Nodes=alpha-n[01-02]", "SwitchName=leaf2 Nodes=alpha-n[03-04]"):
+        driven = Driven(tmp_path, lab, "alpha", more)
+        driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"] * 2, driven.said
+    assert driven.load()["measured_count"] == measured
+    assert not [event for event in driven.events() if event["event"] in {"refused", "not_run"}]
+
+
 def items_of(lab: RunningLab, tmp_path: Path, keys: str) -> dict[str, CheckedItem]:
     """What `hpcq cluster check` says with these keys in the cluster file."""
     path = tmp_path / "alpha.yaml"

@@ -56,7 +56,7 @@ def test_switches_and_leaves_come_from_the_placement_sets(tmp_path: Path) -> Non
         orders(pbs, "set server node_group_key = rack", "set queue workq node_group_key = switch")
         scheduler = site(pbs).scheduler
         wanted = {"pbn1": "s1", "pbn2": "s1", "pbn3": "s2", "pbn4": "s2"}
-        assert scheduler.switches() == wanted
+        assert scheduler.topology().leaves == wanted
         administration = scheduler.administration()
         assert administration is not None
         assert administration.look().leaves == wanted

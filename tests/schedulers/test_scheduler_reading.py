@@ -8,6 +8,7 @@ from hpcq.errors import SchedulerError
 from hpcq.scheduler.pbs.nodes import Record
 from hpcq.scheduler.pbs.scheduler import read_job
 from hpcq.scheduler.slurm import Slurm
+from hpcq.scheduler.slurm.administration import topology_command, topology_of
 from hpcq.scheduler.slurm.reading import node_condition
 from hpcq.scheduler.slurm.scheduler import read_job_limits
 from hpcq.scheduler.types import JobState, NodeCondition, SchedulerSettings
@@ -175,3 +176,33 @@ def test_what_a_wrapper_prints_is_no_job_of_the_user() -> None:
     slurm = Slurm(Here(), SchedulerSettings())
     assert slurm.read_mine("Welcome to the cluster!\nquota: 80 %\n101\n102_[1-4]\n") == 2
     assert slurm.read_mine("") == 0
+
+
+TWO_TOPOLOGIES = """scontrol() {
+    case "$*" in
+        *"show partition gpu"*) echo "PartitionName=gpu Default=NO State=UP Topology=topo2 JobDefaults=(null)" ;;
+        *"show partition"*) printf 'PartitionName=%s\\n' "gpu Default=NO Topology=topo2 x" "cpu Default=YES State=UP" ;;
+        *"show config"*) echo "TopologyParam           = (null)" ;;
+        *"show topology topo2") echo "BlockName=b1 BlockIndex=0 Nodes=n[1,3] BlockSize=2" ;;
+        *"show topology") printf '%s\\n' "SwitchName=a Level=0 Nodes=n[1-2]" "SwitchName=b Level=0 Nodes=n3" ;;
+    esac
+}
+"""
+
+
+@pytest.mark.promise("A partition's own topology (Slurm 25.05 and later) goes before the cluster's.")
+@pytest.mark.parametrize(
+    ("partition", "leaves", "fabric_count"),
+    [("gpu", {"n1": "b1", "n3": "b1"}, 0), (None, {"n1": "a", "n2": "a", "n3": "b"}, 2), ("gpu,cpu", {"n3": "b"}, 2)],
+)
+def test_the_topology_is_the_partitions_own(partition: str | None, leaves: dict[str, str], fabric_count: int) -> None:
+    found = topology_of(Here().sh(TWO_TOPOLOGIES + topology_command(partition)).text)
+    assert leaves.items() <= dict(found.leaves).items()
+    assert len(set(found.fabrics.values())) == fabric_count
+
+
+def test_jobs_may_span_switches_where_slurm_says_so() -> None:
+    tree = "SwitchName=a Level=0 Nodes=n[1-2]\nSwitchName=b Level=0 Nodes=n3\n"
+    assert topology_of(tree).fabrics
+    assert not topology_of(f"@topology TopoOptional,SwitchAsNodeRank\n{tree}").fabrics
+    assert not topology_of("SwitchName=a Nodes=n[1\n").leaves

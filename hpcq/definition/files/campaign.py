@@ -312,7 +312,8 @@ def read_pairs(section: PairsSection, folder: Path, document: Document) -> PairC
         pairs = tuple(_read_beside(section.file, folder, document, "file", _pairs_of_file) or ())
     switches: Mapping[str, str] = {}
     if section.topology is not None:
-        switches = _read_beside(section.topology, folder, document, "topology", read_topology) or {}
+        found = _read_beside(section.topology, folder, document, "topology", read_topology)
+        switches = found.leaves if found else {}
         if not switches and document.clean(("pairs",)):
             document.complain(("pairs", "topology"), f"{section.topology}: no line with SwitchName and Nodes")
     goals_need_groups = section.coverage.group_pair > 0 or section.topology is not None

@@ -153,13 +153,10 @@ def place(run: RunFolder, cluster_name: str) -> Place:
     return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
 
 
-def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
-    """Return the present nodes, with their switches if the campaign's pairs depend on them."""
-    states = scheduler.nodes()
-    if not campaign.pairs.asks_for_switches:
-        return states
-    switches = scheduler.switches()
-    return [replace(state, switch=switches.get(state.node)) for state in states]
+def nodes_now(scheduler: Scheduler) -> list[NodeState]:
+    """Return the present nodes with their switches and fabrics."""
+    states, known = scheduler.nodes(), scheduler.topology()
+    return [replace(one, switch=known.leaves.get(one.node), fabric=known.fabrics.get(one.node)) for one in states]
 
 
 def reach(cluster: Cluster) -> Transport:

@@ -56,6 +56,7 @@ from hpcq.scheduler.types import (
     Submitted,
     Wait,
 )
+from hpcq.topology import Topology
 from hpcq.transport import Completed, Transport, quote
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -561,13 +562,13 @@ class Pbs(Scheduler):
             return seen_from_inside(states, vnodes, ours, name)
         return taken_soon(states, vnodes, reservations, now)
 
-    def switches_command(self) -> str | None:
+    def topology_command(self) -> str | None:
         return shell.nodes(reservations=False, queues=True)
 
-    def read_switches(self, answer: str) -> dict[str, str]:
+    def read_topology(self, answer: str) -> Topology:
         records = read_dsv(answer.partition(f"{shell.RESERVATIONS_MARK} ")[0])
         vnodes = [read_vnode(record) for record in records if record.kind == "Name"]
-        return leaves(vnodes, Queues.of(records).group_keys(self.settings.partition))
+        return Topology(leaves(vnodes, Queues.of(records).group_keys(self.settings.partition)))
 
     def _may_run(self, queue: str) -> Callable[[Vnode], bool]:
         """Return a test of a vnode: whether jobs of a queue may run there, or of one that it passes them on to."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hpcq.scheduler.administration import OWN_MINUTES, OWN_RESERVATION, Administration, NodeUpkeep, Reservation, Upkeep
 from hpcq.scheduler.slurm.reading import expanded
 from hpcq.scheduler.types import CheckedItem
-from hpcq.topology import read_topology
+from hpcq.topology import Topology, read_topology
 from hpcq.transport import Transport, quote
 
 _SIGN = "== hpcq =="
@@ -24,20 +24,24 @@ _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
 class SlurmAdministration(Administration):
     """scontrol commands, as an operator would type them."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, partition: str | None = None) -> None:
         self._transport = transport
+        self._partition = partition
 
     def look(self) -> Upkeep:
         script = (
             f"export TZ=UTC0 SLURM_TIME_FORMAT=standard; id -un; echo '{_SIGN}'\n"
             f"scontrol --oneliner show node; echo '{_SIGN}'\n"
-            f"scontrol --oneliner show reservation 2>/dev/null; echo '{_SIGN}'; scontrol --oneliner show topology 2>/dev/null"
+            f"scontrol --oneliner show reservation 2>/dev/null; echo '{_SIGN}'; {topology_command(self._partition)}"
         )
         parts = self._transport.sh(script).text.split(f"{_SIGN}\n")
         if len(parts) != 4:
             return Upkeep()
         user, nodes, reservations, topology = parts
-        return Upkeep(user.strip(), read_nodes(nodes), read_reservations(reservations, user.strip()), read_topology(topology))
+        found = topology_of(topology)
+        return Upkeep(
+            user.strip(), read_nodes(nodes), read_reservations(reservations, user.strip()), found.leaves, found.fabrics
+        )
 
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
         return f"scontrol update nodename={_listed(nodes)} state=drain reason={quote(reason)}"
@@ -65,6 +69,34 @@ class SlurmAdministration(Administration):
 
     def open_outward(self, reservation: str) -> str | None:
         return f"scontrol update reservationname={quote(reservation)} flags+=flex"
+
+
+#: Marks what slurm.conf says of jobs that span switches.
+_PARAMETERS = "@topology "
+
+
+def topology_command(partition: str | None) -> str:
+    """Ask for the switches as jobs of this partition see them; without one, of the default partition.
+
+    From 25.05 on a partition may have a topology of its own (topology.yaml). With several that differ, the cluster's counts.
+    """
+    which = f"--all --oneliner show partition {quote(partition)}" if partition and "," not in partition else ""
+    listing = f"scontrol {which}" if which else "scontrol --all --oneliner show partition"
+    wanted = "" if which else "/ Default=YES /"
+    return (
+        f"t=$({listing} 2>/dev/null | sed -n '{wanted}s/.* Topology=\\([^ ]*\\).*/\\1/p'); "
+        f"scontrol show config 2>/dev/null | sed -n 's/^TopologyParam *= */{_PARAMETERS}/p'; "
+        "scontrol --oneliner show topology $t 2>/dev/null; true"
+    )
+
+
+def topology_of(answer: str) -> Topology:
+    """Read that answer; names that are no node list tell nothing."""
+    parameters = [line for line in answer.splitlines() if line.startswith(_PARAMETERS)]
+    try:
+        return read_topology(answer, spans=any("topooptional" in line.lower() for line in parameters))
+    except ValueError:
+        return Topology()
 
 
 def _listed(nodes: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from hpcq import nodelist
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.administration import Administration
 from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Partition, Scheduler, SiteSurvey, node_classes
-from hpcq.scheduler.slurm.administration import SlurmAdministration, site_items
+from hpcq.scheduler.slurm.administration import SlurmAdministration, site_items, topology_command, topology_of
 from hpcq.scheduler.slurm.reading import (
     AWAY_WORDS,
     ID,
@@ -33,7 +33,7 @@ from hpcq.scheduler.types import (
     Submission,
     Submitted,
 )
-from hpcq.topology import read_topology
+from hpcq.topology import Topology
 from hpcq.transport import Completed, Transport, quote
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -455,11 +455,11 @@ class Slurm(Scheduler):
     def read_mine(self, answer: str) -> int:
         return sum(line.strip()[:1].isdecimal() for line in answer.splitlines())  # a wrapper may print more
 
-    def switches_command(self) -> str | None:
-        return "scontrol show topology"
+    def topology_command(self) -> str | None:
+        return topology_command(self.settings.partition)
 
-    def read_switches(self, answer: str) -> dict[str, str]:
-        return read_topology(answer)
+    def read_topology(self, answer: str) -> Topology:
+        return topology_of(answer)
 
     def job_limits_command(self) -> str | None:
         return job_limits_command(self.settings.account)
@@ -552,4 +552,4 @@ class Slurm(Scheduler):
         return "MPI over RDMA wants unlimited: LimitMEMLOCK of slurmd, or PropagateResourceLimitsExcept=MEMLOCK"
 
     def administration(self) -> Administration | None:
-        return SlurmAdministration(self.transport)
+        return SlurmAdministration(self.transport, self.settings.partition)
