@@ -1,6 +1,6 @@
-"""Which node is on which switch, and which nodes no switch joins, from Slurm's description of its topology.
+"""Which node is on which switch, and which nodes no switch joins, from lines as in a topology.conf.
 
-SwitchName=leaf1 Nodes=n[1-4]          topology.conf, or `scontrol show topology`
+SwitchName=leaf1 Nodes=n[1-4]          a leaf switch and its nodes
 SwitchName=spine Switches=leaf[1-2]    what joins switches
 BlockName=b1 Nodes=n[1-4]              a block, or a ring: one leaf each; jobs may have nodes of several
 """
