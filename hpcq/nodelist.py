@@ -132,6 +132,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 @lru_cache(maxsize=65536)  # a page sorts a hundred thousand rows by the names of a thousand nodes
-def natural(name: str) -> list[tuple[int, int | str]]:
+@lru_cache(maxsize=65536)
+def natural(name: str) -> tuple[tuple[int, int | str], ...]:
     """A sorting key that compares the numbers within a name as numbers."""
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in _DIGITS.split(name) if part]
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in _DIGITS.split(name) if part)

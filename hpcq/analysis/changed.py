@@ -45,7 +45,7 @@ def changed(
     old, new = ({one.series_id: one for one in side} for side in (before, after))
     named = {row.series_id: row for row in rows}
     joined = [_joined(old.get(one), new.get(one)) for one in named if one in old or one in new]
-    known = scatter_of(history, rows)
+    known = scatter_of(history, rows, {one.series_id for one in joined})
     judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in joined])
     found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
     gone = [] if facts else gone_since(database, rows, metrics, since, against)
@@ -73,9 +73,10 @@ def searched(
     named = {row.series_id: row for row in rows}
     found: list[Changed] = []
     there = tracks(database, rows, metrics, history, boundary=since_utc, facts=facts)
-    known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows)
-    judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in there])
-    for one, levels in zip(there, judged, strict=True):
+    worth = [one for one in there if len(one.value) >= JUDGED_POINTS_MIN]
+    known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows, {one.series_id for one in worth})
+    judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in worth])
+    for one, levels in zip(worth, judged, strict=True):
         found += [_changed(database, named[one.series_id], metrics, one, level) for level in levels]
     stretch = replace(history, from_utc=since_utc)
     ever = replace(history, from_utc=None)
@@ -89,10 +90,11 @@ def searched(
     told = {one.row.series_id for one in found if one.level.sure}
     beside_work = _lately(disturbed_in(database, stretch, facts), seen) - told
     enough, seen = enough - beside_work, seen - beside_work
-    too_few = tuple(named[one] for one in named if one in seen - enough)
-    disturbed, empty = _split([row for row in rows if row.series_id not in seen | lost], beside_work)
+    too_few, somehow = seen - enough, seen | lost
+    disturbed, empty = _split([row for row in rows if row.series_id not in somehow], beside_work)
     missing, idle = _without_points(database, empty, stretch, set(), facts)
-    return Judged(found + gone, frozenset(enough | lost), too_few, missing, idle, disturbed)
+    few = tuple(named[one] for one in named if one in too_few)
+    return Judged(found + gone, frozenset(enough | lost), few, missing, idle, disturbed)
 
 
 def _lately(disturbed: Mapping[int, int], seen: set[int]) -> set[int]:

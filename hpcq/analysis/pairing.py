@@ -5,7 +5,6 @@ Network and toolchain may differ: a second run is often made to compare them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,7 +60,7 @@ def compare_windows(
             row = named[track.series_id]
             found.setdefault(_key(row), (row, []))[1].extend(track.value.tolist())
     both = sorted(sides[0].keys() & sides[1].keys())
-    known = scatter_of(history, rows)
+    known = scatter_of(history, rows, {sides[1][key][0].series_id for key in both})
     judged = judge_boundary(
         [_sides(sides[0][key][1], sides[1][key][1], metrics[key[0]], known[sides[1][key][0].series_id]) for key in both],
         lasting_count=1,
@@ -128,7 +127,7 @@ def _not_compared(values: Sequence[list[float]], where: Sequence[str]) -> Level:
 
 
 def _key(row: SeriesRow) -> Key:
-    return row.kernel, row.cluster, row.client, row.server, json.dumps(row.parameters, sort_keys=True)
+    return row.kernel, row.cluster, row.client, row.server, row.parameters_json
 
 
 def _sides(old: list[float], new: list[float], metric: Metric, scatter: JobScatter) -> Sides:

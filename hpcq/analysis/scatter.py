@@ -5,8 +5,7 @@ all points of the series before the stretch in question  ->  pooled by test (ker
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -19,21 +18,21 @@ from hpcq.store.selection import Window
 _Test = tuple[str, str, str]
 
 
-def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow]) -> dict[int, JobScatter]:
-    """The scatter of every series of `rows`, by series_id.
+def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow], wanted: Collection[int]) -> dict[int, JobScatter]:
+    """The scatter of the wanted series of `rows`, by series_id, learned from all of `rows`.
 
     histories: by series_id, one value per job in time order. Leave out the stretch to judge, or a change of the whole
     cluster would count as scatter.
     """
-    tests = [_test(row) for row in rows]
     by_test: dict[_Test, list[Floats]] = {}
-    for row, test in zip(rows, tests, strict=True):
-        if row.series_id in histories:
-            by_test.setdefault(test, []).append(histories[row.series_id])
+    for row in rows:
+        if len(histories.get(row.series_id, ())) > 1:  # one job has no neighbour to differ from
+            by_test.setdefault(_test(row), []).append(histories[row.series_id])
     pooled = {test: pooled_scatter(values) for test, values in by_test.items()}
-    own = [histories.get(row.series_id, ()) for row in rows]
-    learned = job_scatters(own, [pooled.get(test) for test in tests])
-    return {row.series_id: one for row, one in zip(rows, learned, strict=True)}
+    named = [row for row in rows if row.series_id in wanted]
+    own = [histories.get(row.series_id, ()) for row in named]
+    learned = job_scatters(own, [pooled.get(_test(row)) for row in named])
+    return {row.series_id: one for row, one in zip(named, learned, strict=True)}
 
 
 def two_and_history(
@@ -66,4 +65,4 @@ def outside(everything: Sequence[SeriesPoints], inside: Sequence[SeriesPoints]) 
 
 
 def _test(row: SeriesRow) -> _Test:
-    return row.kernel, row.cluster, json.dumps(row.parameters, sort_keys=True)
+    return row.kernel, row.cluster, row.parameters_json

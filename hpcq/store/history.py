@@ -84,7 +84,9 @@ def _named_series(database: Connection, selection: Selection, only: Iterable[int
     chunks = [None] if ids is None else [ids[first : first + _IDS_MAX] for first in range(0, len(ids), _IDS_MAX)]
     for chunk in chunks:
         here = "" if chunk is None else f" AND series_id IN ({', '.join(str(int(one)) for one in chunk)})"
-        yield from database.execute(f"{query} WHERE {condition}{here}", values)
+        cursor = database.cursor()
+        cursor.row_factory = None
+        yield from cursor.execute(f"{query} WHERE {condition}{here}", values)
 
 
 def row_id(text: str) -> int | None:
@@ -117,6 +119,8 @@ class SeriesRow(PairTest):
     toolchain: str
     variant: str
     parameters: dict[str, Any]
+    parameters_json: str
+    """The same as canonical text: series whose texts are equal are the same test of other nodes."""
     network_name: str | None = None
     """What the cluster's file calls its network; None: nothing."""
 
@@ -143,15 +147,27 @@ def select(database: Connection, selection: Selection, only: Iterable[int] | Non
     only: none but these, by number; a site may have half a million series and a run a few thousand of them.
     """
     options = first_defaults(database)
-    found = [
-        _series_row(row, {**options[row["kernel"]], **json.loads(row["parameters"])})
-        for row in _named_series(database, selection, only)
-    ]
+    tests: dict[tuple[str, str], _Test] = {}  # a site has a few tests, and each of them in half a million series
+    found = []
+    for series_id, kernel, cluster, client, server, network, network_name, toolchain, text in _named_series(
+        database, selection, only
+    ):
+        if (kernel, text) not in tests:
+            tests[kernel, text] = _test(kernel, json.loads(text), options[kernel])
+        test = tests[kernel, text]
+        found.append(
+            SeriesRow(
+                cluster, kernel, test.size, client, server, network, series_id, toolchain, test.variant, test.parameters,
+                test.parameters_json, network_name,
+            )
+        )  # fmt: skip
     return sorted(_told_apart(found), key=lambda row: (*row.order, row.variant, row.series_id))
 
 
 def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
     """Name the network of series that differ in nothing else, so that no label stands for two of them."""
+    if len({row.network for row in rows}) < 2:
+        return rows
     networks: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         networks.setdefault((row.cluster, row.label), set()).add(row.network)
@@ -218,13 +234,21 @@ def summary(
     return found
 
 
-def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
-    telling = json.loads(row["parameters"])
-    size_name = size_option(row["kernel"])
-    size = size_of(size_name, parameters)
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """What the parameters of a series say, for all series that have them. The fields of SeriesRow."""
+
+    size: int | None
+    variant: str
+    parameters: dict[str, Any]
+    parameters_json: str
+
+
+def _test(kernel: str, telling: dict[str, Any], first_defaults_: dict[str, Any]) -> _Test:
+    size_name = size_option(kernel)
+    parameters = {**first_defaults_, **telling}
     variant = ", ".join(f"{name}={units.human_of(name, value)}" for name, value in telling.items() if name != size_name)
-    test = (row["client_cluster"], row["kernel"], size, row["client"], row["server"], row["network"])
-    return SeriesRow(*test, row["series_id"], row["toolchain"], variant, parameters, row["network_name"])
+    return _Test(size_of(size_name, parameters), variant, parameters, json.dumps(parameters, sort_keys=True))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def _by_test(rows: Sequence[SeriesRow], metrics: dict[str, Metric], values: dict
     found: dict[tuple[str, str, str], Tested] = {}
     for row in rows:
         if row.series_id in values:
-            key = (row.cluster, row.kernel, json.dumps(row.parameters, sort_keys=True))
+            key = (row.cluster, row.kernel, row.parameters_json)
             found.setdefault(key, (row, metrics[row.kernel], []))[2].append(values[row.series_id])
     return list(found.values())
 
