@@ -8,6 +8,7 @@ One value per test: a picture that shows each pair against it shows also what al
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ _VALUES_MIN = 3
 _TOGETHER_HOURS = 12
 #: Series whose link is looked up for one test.
 _ENDS = 8
+#: So many of a test are asked for theirs: where the facts of these say nothing, a thousand more will not either.
+_ASKED = 64
 
 #: Cluster, kernel, size, variant, metric.
 Test = tuple[str, str, int | None, str, str]
@@ -107,10 +110,12 @@ def _links(database: Connection, run: str, own: Iterable[Summary]) -> dict[Test,
     references = References(database, run)
     against = GateAgainst(LINK)
     by_test: dict[tuple[Any, ...], list[float]] = {}
+    asked = Counter[tuple[Any, ...]]()
     for series in references.measured(wanted):
         key = (series.cluster, series.kernel, series.parameters.get(size_option(series.kernel) or ""), series.metric)
         found = by_test.setdefault(key, [])
-        if series.values and len(found) < _ENDS:
+        if series.values and len(found) < _ENDS and asked[key] < _ASKED:
+            asked[key] += 1
             reference = references.against(against, series)
             found += [reference.value] if reference.value else []
     made = {}

@@ -134,9 +134,9 @@ class References:
         """Client and server of these series, by result_id."""
         from hpcq.store.ledger import ends_of
 
-        missing = {one.result_id for one in series} - self._ends.keys()
+        missing = {one.result_id for one in series if one.result_id not in self._ends}
         if missing:
-            self._ends |= ends_of(self._connection, missing)
+            self._ends.update(ends_of(self._connection, missing))
         return self._ends
 
     def baseline(self, name: str, metric: str) -> Mapping[int, list[tuple[float, int]]] | None:

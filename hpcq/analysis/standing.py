@@ -11,6 +11,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from hpcq.analysis.change import CLOSED, RECORDED, Changed
@@ -81,7 +82,7 @@ class ClusterCause:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Standing:
     """One cluster on the newest night of a stretch. causes: told, then suspected.
 
@@ -112,10 +113,14 @@ class Standing:
         its = [one for one in self.causes if one.thing == Thing.NODE and one.names[0] == node]
         for one in sorted(its, key=lambda cause: not cause.is_told):
             return one.state, one
-        covered = next((one for one in self.coverage if one.thing is Thing.NODE and one.names == (node,)), None)
+        covered = self._coverage_of_nodes.get((node,))
         if covered is None:
             return str(Judged.NOT_MEASURED), None
         return str(State.FINE if covered.judged is Judged.JUDGED else covered.judged), None
+
+    @cached_property
+    def _coverage_of_nodes(self) -> dict[tuple[str, ...], Coverage]:
+        return {one.names: one for one in self.coverage if one.thing is Thing.NODE}
 
     def of_its_own(self, node: str) -> Standing:
         """The same without what other nodes, and links between others, are accused of."""

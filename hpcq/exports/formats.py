@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from statistics import median
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from hpcq import units
 from hpcq.errors import HpcqError, UserError
-from hpcq.nodelist import natural
+from hpcq.nodelist import natural, nodes_of
 from hpcq.units import parse_utc
 from hpcq.verdict.record import Thing, VerdictRecord
 
@@ -409,26 +410,17 @@ def _value(name: str, value: Any) -> Any:
 # Prometheus' text format, for the node exporter's textfile collector.
 #
 # The number of label values is limited: cluster, kernel, pair, size, network and what distinguishes a test from the
-# kernel's other tests. A run or a reason is never a label.
+# kernel's other tests. A run or a reason is never a label. Of a site whose pairs are too many, the nodes stand there:
+# they are as many on every night, whatever pairs it draws.
 
 
 #: More series in one file than this would overload a collector.
-SERIES_AT_MOST = 10_000
+SERIES_AT_MOST = 20_000
 
 
 def prometheus_text(exported: Exported, series_at_most: int = SERIES_AT_MOST) -> str:
-    """The whole file. Raises UserError where it would hold more series than `series_at_most`."""
-    lines: list[str] = []
-    medians: dict[str, list[str]] = {}
-    units: dict[str, str] = {}
-    for row in exported.summaries:
-        labels = {"cluster": row.cluster, "kernel": row.kernel, "client": row.client, "server": row.server}
-        labels |= {"message_bytes": "" if row.message_bytes is None else str(row.message_bytes), "variant": row.variant}
-        labels["network"] = exported.network_name(row)
-        medians.setdefault(row.metric, []).append(f"hpcq_{row.metric}{_labels(labels)} {row.median!r}")
-        units[row.metric] = row.unit
-    for metric in sorted(medians):
-        lines += _family(f"hpcq_{metric}", f"Median over the last run, in {units[metric] or 'its own unit'}.", medians[metric])
+    """The whole file; of more pairs than fit, by node. Raises UserError where that is more than `series_at_most`, too."""
+    lines = _of_pairs(exported) if fits_by_pair(exported, series_at_most) else _of_nodes(exported)
     lines += _family("hpcq_planned_results", "Results that the last run planned.", _counts(exported, "planned_count"))
     lines += _family("hpcq_measured_results", "Results that the last run measured.", _counts(exported, "measured_count"))
     lines += _family("hpcq_gates", "Gates of the last run, by verdict.", _gates(exported))
@@ -440,6 +432,46 @@ def prometheus_text(exported: Exported, series_at_most: int = SERIES_AT_MOST) ->
             "choose with --cluster, --kernel or --node",
         )
     return "\n".join(lines) + "\n"
+
+
+def fits_by_pair(exported: Exported, series_at_most: int = SERIES_AT_MOST) -> bool:
+    """Whether each metric of each pair has its series; else only the main metric of each node has."""
+    return len(exported.summaries) <= series_at_most
+
+
+def _of_pairs(exported: Exported) -> list[str]:
+    medians: dict[tuple[str, str], list[str]] = {}
+    for row in exported.summaries:
+        labels = {"cluster": row.cluster, "kernel": row.kernel, "client": row.client, "server": row.server}
+        samples = medians.setdefault((row.metric, row.unit), [])
+        samples.append(f"hpcq_{row.metric}{_labels(labels | _test_labels(exported, row))} {row.median!r}")
+    families = (
+        _family(f"hpcq_{metric}", f"Median over the last run, in {unit or 'its own unit'}.", samples)
+        for (metric, unit), samples in sorted(medians.items())
+    )
+    return [line for family in families for line in family]
+
+
+def _of_nodes(exported: Exported) -> list[str]:
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in exported.summaries:
+        for node in nodes_of(row.client, row.server) if row.main else ():
+            labels = _labels({"cluster": row.cluster, "kernel": row.kernel, "node": node} | _test_labels(exported, row))
+            values.setdefault((row.metric, row.unit), {}).setdefault(labels, []).append(row.median)
+    families = (
+        _family(
+            f"hpcq_node_{metric}",
+            f"Median over the partners of a node in the last run, in {unit or 'its own unit'}.",
+            (f"hpcq_node_{metric}{labels} {median(found)!r}" for labels, found in of_labels.items()),
+        )
+        for (metric, unit), of_labels in sorted(values.items())
+    )
+    return [line for family in families for line in family]
+
+
+def _test_labels(exported: Exported, row: Summary) -> dict[str, str]:
+    size = "" if row.message_bytes is None else str(row.message_bytes)
+    return {"message_bytes": size, "variant": row.variant, "network": exported.network_name(row)}
 
 
 def _family(name: str, meaning: str, samples: Iterable[str]) -> list[str]:

@@ -218,16 +218,27 @@ def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
     return found
 
 
+#: More series than this are read in one pass.
+_ONE_BY_ONE = 100
+
+
 def summary(
     database: Connection, rows: Sequence[SeriesRow], window: Window = ALL_TIME, facts: Sequence[tuple[str, str]] = ()
 ) -> dict[int, tuple[int, str | None, str | None]]:
     """For each series: how many measured results of the stretch have nodes with these facts, and the first and last time."""
-    found = {}
+    found: dict[int, tuple[int, str | None, str | None]] = {}
     condition, bound = within(window, facts)
     query = (
         "SELECT count(*), min(x.started_utc), max(x.started_utc) FROM result x"
         f" WHERE x.series_id = :series AND {COUNTS} AND {condition}"
     )
+    if len(rows) > _ONE_BY_ONE:
+        found = {row.series_id: (0, None, None) for row in rows}
+        every = query.replace("SELECT ", "SELECT x.series_id, ", 1).replace("x.series_id = :series AND ", "")
+        for series_id, count, first, last in database.execute(f"{every} GROUP BY x.series_id", bound):
+            if series_id in found:
+                found[series_id] = (int(count), first, last)
+        return found
     for row in rows:
         count, first, last = database.execute(query, {**bound, "series": row.series_id}).fetchone()
         found[row.series_id] = (int(count), first, last)

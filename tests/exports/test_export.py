@@ -6,7 +6,9 @@ import csv
 import errno
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -145,9 +147,24 @@ def test_prometheus_reads_every_median(whole: Path, capsys: pytest.CaptureFixtur
     assert families["hpcq_measured_results"].samples[0].value == RESULTS
 
 
+@pytest.mark.promise("A Prometheus file of more pairs than a scrape should hold has the main metrics by node instead.")
 def test_prometheus_refuses_more_series_than_a_scrape_should_hold(whole: Path) -> None:
     with reading(whole) as database:
         found: Exported = collect(database, Selection(run="nightly-20261121T020000Z-00ff"))
+    many = replace(found, summaries=found.summaries * 5)  # the same medians, of five times as many pairs
+    families = {one.name: one for one in text_string_to_metric_families(prometheus_text(many, series_at_most=15))}
+    assert not [name for name in families if f"hpcq_{found.summaries[0].metric}" == name]
+    by_node: dict[tuple[str, str, str], list[float]] = {}
+    for row in found.summaries:
+        for node in (row.client, row.server) if row.main else ():
+            by_node.setdefault((f"hpcq_node_{row.metric}", row.kernel, node), []).append(row.median)
+    read = {
+        (family.name, sample.labels["kernel"], sample.labels["node"]): sample.value
+        for family in families.values()
+        for sample in family.samples
+        if "node" in sample.labels
+    }
+    assert read == {key: median(values) for key, values in by_node.items()}
     with pytest.raises(UserError, match="at most 3"):
         prometheus_text(found, series_at_most=3)
 

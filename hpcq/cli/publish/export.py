@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hpcq import units
 from hpcq.cli.options import FILTERS, chosen_results, database_option, filter_options, refuse_beside, since_option
 from hpcq.cli.output import write_out
 from hpcq.errors import Exit, UserError
@@ -63,7 +64,7 @@ def export(  # noqa: PLR0917 - Click passes by name
     if kind in _SUMMARIES:
         refuse_beside(f"--format {kind}", {"run", "kind", "target", *FILTERS})
     from hpcq.cli.read.results import selected
-    from hpcq.exports.formats import collect, rows
+    from hpcq.exports.formats import collect, fits_by_pair, rows
     from hpcq.store.database import reading
 
     with reading(database) as connection:
@@ -73,6 +74,9 @@ def export(  # noqa: PLR0917 - Click passes by name
             return Exit.OK
         exported = collect(connection, selection)
     write_out([_summary_writer(kind)(exported)], target)
+    if kind == "prometheus" and not fits_by_pair(exported):
+        count = units.count_of(len(exported.summaries), "median")
+        click.echo(f"{count} of pairs are too many for one file: it has the main metrics by node", err=True)
     return exported.exit_code
 
 

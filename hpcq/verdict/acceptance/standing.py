@@ -50,7 +50,7 @@ def sides_of(record: VerdictRecord, everybody: Collection[str], leaf_of: Mapping
 def pairs_across(sides: Sides, targets: Collection[str], room: Collection[str], good: Collection[str]) -> list[Pair]:
     """The fewest pairs that can test it: first with nodes under test, then with nodes known to be good."""
 
-    def order(node: str) -> tuple[bool, bool, list[tuple[int, int | str]]]:
+    def order(node: str) -> tuple[bool, bool, tuple[tuple[int, int | str], ...]]:
         return node not in targets, node not in good, natural(node)
 
     near, far = (sorted((node for node in one if node in room), key=order)[:MEMBERS_MIN] for one in (sides.near, sides.far))
