@@ -40,11 +40,12 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A compiler with an MPI, and the modules of both, by the name that a campaign calls."""
+    """A compiler with an MPI, and the modules and variables of both, by the name that a campaign calls."""
 
     compiler: Compiler
     mpi: Mpi
     modules: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,11 @@ def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[
     # Without a program of the cluster's own compiler, hpcq-net describes the nodes.
     made = build_kernels(here.cluster, here.transport, here.root, programs or {"hpcq-net"})
     check_description(made)
-    made["toolchains"] = build_toolchains(here.cluster, here.transport, here.root, here.campaign.toolchains)
+    names = here.campaign.toolchains
+    made["toolchains"] = build_toolchains(here.cluster, here.transport, here.root, names, alone=not programs)
+    for one in made["toolchains"].values():
+        if "failed" in one:
+            say(f"{cluster_name}: {one['failed']}; its tests are rows with this reason, the others run")
     here.transport.push(run.path, here.root, ["secret"])
     write_build(made, run.build(cluster_name))
     cleaned = clean_by_age(here.cluster, here.scheduler, run.path.parent)

@@ -186,7 +186,8 @@ def test_measured_steps_are_those_whose_kernel_measured(tmp_path: Path) -> None:
         (tmp_path / f"{name}.status").write_text(json.dumps(content))
         (tmp_path / f"{name}.json").write_text('{"error":null}\n')
     (tmp_path / "t4-r1.status").write_text('{"rc": 0')
-    assert measured_steps(tmp_path) == {(1, 1), (1, 2)}
+    (tmp_path / "t5-r1.status").write_text('{"rc": 78}')  # its toolchain did not build: no other attempt
+    assert measured_steps(tmp_path) == {(1, 1), (1, 2), (5, 1)}
     assert measured_steps(tmp_path / "nothing") == frozenset()
 
 

@@ -78,6 +78,34 @@ def test_a_toolchain_that_the_cluster_does_not_name_is_refused(tmp_path: Path) -
         cluster(tmp_path, TWO.replace("{hostfile}", "{hosts}"))
 
 
+@pytest.mark.promise(
+    "The environment of a toolchain is that of its build, its launcher and its ranks, and of no other toolchain."
+)
+def test_an_environment_is_that_of_one_toolchain(tmp_path: Path) -> None:
+    own = TWO.replace("cc: clang,", "cc: clang, environment: {I_MPI_ROOT: /opt/it's, MPICH_CC: other, EVEN: 08},")
+    site = cluster(tmp_path, own + "environment: {SHARED: yes, EVEN: 06}\n")
+    chosen = with_toolchain(site, "clang-mpich").environment
+    assert (chosen["I_MPI_ROOT"], chosen["MPICH_CC"], chosen["SHARED"], chosen["EVEN"]) == ("/opt/it's", "other", "yes", "08")
+    other = with_toolchain(site, "gcc-openmpi").environment
+    assert "I_MPI_ROOT" not in other
+    assert other["EVEN"] == "06"
+    nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in (1, 2)]
+    plan = make_plan(campaign(tmp_path), site, nodes, "c-20260101T000000Z-00ff", 1)
+    write_job(make_job(plan, 0, 1, all_steps(plan, 0)), site, "/r", tmp_path / "job")
+    script = (tmp_path / "job" / "job.sh").read_text()
+    begin = script.index("with_toolchain() {")
+    function = script[begin : script.index("\n}\n", begin) + 3]
+    launcher = 'ROOT=/r\non_nodes_mpi() { shift; echo "${I_MPI_ROOT-none}"; "$@"; }\nmodule() { :; }\n'
+    said = {}
+    for name in ("gcc-openmpi", "clang-mpich"):
+        command = f"{launcher}{function}\n(with_toolchain {name} 30 sh -c 'echo \"$EVEN\"')"
+        inside = {"PATH": "/usr/bin:/bin", "EVEN": "06"}
+        said[name] = subprocess.run(
+            ["bash", "-c", command], env=inside, capture_output=True, text=True, check=True
+        ).stdout.split()
+    assert said == {"gcc-openmpi": ["none", "06"], "clang-mpich": ["/opt/it's", "08"]}
+
+
 def test_the_compiler_stands_behind_the_wrapper(tmp_path: Path) -> None:
     chosen = with_toolchain(cluster(tmp_path), "clang-mpich")
     assert chosen.compiler.cc == "clang"
@@ -95,9 +123,9 @@ def test_a_script_starts_each_test_as_its_toolchain_says(tmp_path: Path) -> None
     write_job(job, site, "/r", tmp_path / "job")
     script = (tmp_path / "job" / "job.sh").read_text()
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    assert script.count('with_gcc_openmpi 30 "$ROOT"/toolchains/gcc-openmpi/bin/hpcq-mpi mpi_ping') == 2 * 3
-    assert script.count('with_clang_mpich 30 "$ROOT"/toolchains/clang-mpich/bin/hpcq-mpi mpi_ping') == 2 * 3
-    inside = script[script.index("with_gcc_openmpi() {") :]
+    assert script.count('with_toolchain gcc-openmpi 30 "$ROOT"/toolchains/gcc-openmpi/bin/hpcq-mpi mpi_ping') == 2 * 3
+    assert script.count('with_toolchain clang-mpich 30 "$ROOT"/toolchains/clang-mpich/bin/hpcq-mpi mpi_ping') == 2 * 3
+    inside = script[script.index("with_toolchain() {") :]
     assert "module load gcc/14 || exit 3" in inside[: inside.index("\n}")]
     assert "srun --mpi=pmix" in script
     assert 'mpirun.mpich -np "$COUNT" -f' in script.replace("'", "")

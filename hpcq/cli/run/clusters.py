@@ -117,7 +117,8 @@ def _ask(what: str, option: str, choices: Sequence[Choice]) -> str:
 def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Check what a cluster has: reach, scheduler, nodes, compilers, MPI, PMIx, work directory.
 
-    For each thing that is missing it says what to do. It runs one job of one second on an idle node.
+    For each thing that is missing it says what to do. It runs one job of one second on an idle node,
+    and with an MPI or toolchains a short one on two nodes, which starts a small program with each.
 
     \b
     Example: hpcq cluster check local

@@ -235,6 +235,11 @@ class ToolchainSection(Section):
     cflags: Words = Field(default=["-O2"], description="Its flags.")
     mpi: MpiSection = Field(default=MpiSection(), description="How MPI is compiled and started with it.")
     modules: Lines = Field(default=[], description="Modules to load for it, after those of the cluster.")
+    environment: Annotated[dict[str, Text], BeforeValidator(_environment)] = Field(
+        default={},
+        description="Variables to set for it, before building, for its launcher and for every rank, after those of the"
+        " cluster, with the values exactly as written.",
+    )
 
 
 class _ClusterFile(Section):
@@ -357,7 +362,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
         launcher=None if file.launcher is None else tuple(file.launcher),
         mpi=None if file.mpi is None else mpi_of(file.mpi),
         toolchains={
-            name: Toolchain(Compiler(one.cc, tuple(one.cflags)), mpi_of(one.mpi), tuple(one.modules))
+            name: Toolchain(Compiler(one.cc, tuple(one.cflags)), mpi_of(one.mpi), tuple(one.modules), dict(one.environment))
             for name, one in file.toolchains.items()
         },
         interface=file.interface or next(iter(file.networks.values()), None) or description.default_interface or "",
@@ -401,10 +406,16 @@ def _port_range(text: str | None) -> Ports | None:
 
 def _environment_as_written(document: Document) -> None:
     """`OMP_NUM_THREADS: 08` means the text 08: restore numbers and truth values to what was written."""
-    environment = document.data.get("environment")
-    for name, value in environment.items() if isinstance(environment, dict) else ():
-        if isinstance(value, (bool, int, float)):
-            environment[name] = document.text(("environment", name)) or str(value)
+    toolchains = document.data.get("toolchains")
+    named = toolchains.items() if isinstance(toolchains, dict) else ()
+    owners: list[tuple[Place, Any]] = [(("toolchains", name), one) for name, one in named]
+    owners.append(((), document.data))
+    for place, owner in owners:
+        written = owner.get("environment") if isinstance(owner, dict) else None
+        environment: dict[Any, Any] = written if isinstance(written, dict) else {}
+        for name, value in environment.items():
+            if isinstance(value, (bool, int, float)):
+                environment[name] = document.text((*place, "environment", name)) or str(value)
 
 
 def _check_values(document: Document, path: Path) -> None:

@@ -6,6 +6,7 @@ submission unseen -> the id beside its script, the scheduler by name -> native i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 from hpcq.clock import utc_or_none
 from hpcq.run_folder.journal import Attempt, StepKey
-from hpcq.run_folder.paths import read_json_or_none
+from hpcq.run_folder.lines import printed
+from hpcq.run_folder.paths import read_json_or_none, read_regular
 from hpcq.run_folder.spools import MEASURED_CODES, spooled_steps
 from hpcq.runner.queue.run_state import RunState, summary
 from hpcq.scheduler.base import Scheduler
@@ -121,8 +123,12 @@ def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) ->
     return AttemptOutcome(report.state.value, said + (f" ({report.reason})" if report.reason else ""))
 
 
+#: The exit code of a step whose toolchain did not build, as templates/functions.sh.j2 gives it.
+_NOT_BUILT_CODE = 78
+
+
 def measured_steps(folder: Path) -> frozenset[StepKey]:
-    """Return the steps of an attempt's folder whose kernel ended with a measurement.
+    """Return the steps of an attempt's folder that need no other attempt: their kernel measured, or was never built.
 
     The exit code alone is not enough: launchers also end with 1 if they could not start the kernel at all.
     """
@@ -130,10 +136,14 @@ def measured_steps(folder: Path) -> frozenset[StepKey]:
     for path in folder.glob("t*-r*.status"):
         status = read_json_or_none(path)
         test_text, _, repetition_text = path.stem[1:].partition("-r")
-        if status and status.get("rc") in MEASURED_CODES and test_text.isdecimal() and repetition_text.isdecimal():
-            line = read_json_or_none(path.with_suffix(".json"))
-            if line is not None and line.get("error") is None:
-                found.add((int(test_text), int(repetition_text)))
+        if not (status and test_text.isdecimal() and repetition_text.isdecimal()):
+            continue
+        if status.get("rc") == _NOT_BUILT_CODE:
+            found.add((int(test_text), int(repetition_text)))
+        elif status.get("rc") in MEASURED_CODES:
+            with contextlib.suppress(OSError, ValueError):  # libraries write to the same output
+                if printed(read_regular(path.with_suffix(".json")))[0].get("error") is None:
+                    found.add((int(test_text), int(repetition_text)))
     return frozenset(found)
 
 

@@ -25,7 +25,7 @@ from hpcq.render import render
 from hpcq.run_folder.journal import Attempt, Journal, JournalState, StepKey, attempt_folder
 from hpcq.run_folder.lines import sizes_measured_before
 from hpcq.run_folder.paths import write_text
-from hpcq.runner.site.place import counted, site_context
+from hpcq.runner.site.place import launches, site_context
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState
 from hpcq.units import count_of
@@ -197,8 +197,7 @@ def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> Non
 
 def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
     used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
-    launches = {name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in used.items()}
-    return {"job": job, **site_context(cluster, root), "toolchains": launches, "folder": f"{root}/{job.folder}"}
+    return {"job": job, **site_context(cluster, root), "toolchains": launches(used), "folder": f"{root}/{job.folder}"}
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
         if said.get(f"rc {program}", "").strip() != "0":
             raise _build_failed(cluster, program, said)
         _note_sum(f"{said[f'key {program}'].strip()}.{program}", said[f"sha256 {program}"].split()[0])
-    described = {program: _describe(said[f"describe {program}"]) for program in sorted(programs)}
+    described = {program: _describe(cluster, program, said[f"describe {program}"]) for program in sorted(programs)}
     return {
         "format": 1,
         "cluster": cluster.name,
@@ -191,7 +191,7 @@ def _script(cluster: Cluster, root: str, programs: set[str], sums: dict[str, str
             f"section 'key {program}'; echo ${target}",
             f"section 'sha256 {program}'; sha256sum bin/{program}",
             f"section 'made {program}'; stat -c %Y bin/{program}",
-            f"section 'describe {program}'; bin/{program} --describe",
+            f"section 'describe {program}'; bin/{program} --describe 2>said || cat said",
         ]
     return "\n".join(lines)
 
@@ -242,12 +242,34 @@ def _sections(text: str) -> dict[str, str]:
     return found
 
 
-def _describe(text: str) -> dict[str, Any]:
-    described = json.loads(text)
+class NotBuiltError(HpcqError):
+    """A program that does not build, or does not start where it was built. words: why, on one line."""
+
+    def __init__(self, message: str, hint: str, words: str) -> None:
+        super().__init__(message, hint)
+        self.words = words
+
+
+def _describe(cluster: Cluster, program: str, text: str) -> dict[str, Any]:
+    try:
+        described = json.loads(text)
+    except ValueError:
+        words = f"{program} was built and does not start: {first_error(text)}"
+        hint = "LD_LIBRARY_PATH or what else the library needs stands under environment, or in modules"
+        raise NotBuiltError(f"{cluster.name}: {words}", hint, words) from None
     return {key: described[key] for key in ("version", "build_id", "kernels")}
 
 
-def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqError:
+_ERROR_LINE = re.compile(r"\berror\b(?! message)|not found|No such file|cannot|undefined|denied|fatal", re.IGNORECASE)
+
+
+def first_error(output: str) -> str:
+    """Return the first line of what a compiler or a program said that calls itself an error, else the last one."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return next((line for line in lines if _ERROR_LINE.search(line)), lines[-1] if lines else "nothing was said")
+
+
+def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> NotBuiltError:
     output = said.get(f"make {program}", "").strip() or "nothing was said"
     # the plain compiler's flags are common to all programs
     mpi = program == "hpcq-mpi" and said.get("found", "").strip() == "yes"
@@ -259,7 +281,8 @@ def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqE
         hint = f"{compiler} must be on PATH there: name modules, compiler or mpi in the cluster file of {cluster.name}"
     else:
         hint = f"the compiler's words above say what it misses; hpcq cluster check {cluster.name} looks at the rest"
-    return HpcqError(f"{cluster.name}: {program}: does not build with {compiler}:\n{shown}", hint)
+    words = f"does not build with {compiler}:"
+    return NotBuiltError(f"{cluster.name}: {program}: {words}\n{shown}", hint, f"{program} {words} {first_error(output)}")
 
 
 def slim(build: dict[str, Any]) -> dict[str, Any]:
@@ -278,20 +301,41 @@ def write_build(build: dict[str, Any], path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 # The MPI kernels once per toolchain: each below `toolchains/NAME` of the run's folder on the cluster.
 #
-# Each build is kept by sources, compiler and flags as the cluster's own is: see build.py.
+# Each build is kept by sources, compiler and flags as the cluster's own is. Where one does not build, the file `failed`
+# there has the reason, and the script gives it to each test of this toolchain; the others run.
 
 
 #: The variables by which wrappers of Open MPI, MPICH and Intel MPI are told which compiler to use.
 _COMPILER_VARIABLES = ("OMPI_CC", "MPICH_CC", "I_MPI_CC")
 
 
-def build_toolchains(cluster: Cluster, transport: Transport, root: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Build hpcq-mpi with each of these toolchains of the cluster. Returns the record of each, by name."""
-    found = {}
+def build_toolchains(
+    cluster: Cluster, transport: Transport, root: str, names: Sequence[str], *, alone: bool
+) -> dict[str, dict[str, Any]]:
+    """Build hpcq-mpi with each of these toolchains of the cluster.
+
+    Returns the record of each, by name; {"toolchain", "failed": the reason} of one that does not build.
+    alone: the campaign has no other tests. Raises HpcqError if then none builds.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    errors = []
     for name in names:
-        made = build_kernels(with_toolchain(cluster, name), transport, f"{root}/toolchains/{name}", {"hpcq-mpi"})
-        check_description(made)
-        found[name] = {**slim(made), "toolchain": name}
+        folder = f"{root}/toolchains/{name}"
+        reason = ""
+        try:
+            made = build_kernels(with_toolchain(cluster, name), transport, folder, {"hpcq-mpi"})
+        except NotBuiltError as error:
+            errors.append(error)
+            reason = f"toolchain {name}: {error.words}"
+            found[name] = {"toolchain": name, "failed": reason}
+        else:
+            check_description(made)
+            found[name] = {**slim(made), "toolchain": name}
+        written = transport.sh(f"{entering(cluster.trusted)}\nenter {quote(folder)} own\nprintf %s {quote(reason)} >failed")
+        if written.returncode != 0:
+            raise HpcqError(f"{cluster.name}: {folder}: {written.stderr.strip()}")
+    if alone and errors and len(errors) == len(names):
+        raise errors[0]
     return found
 
 
@@ -303,5 +347,9 @@ def with_toolchain(cluster: Cluster, name: str) -> Cluster:
         compiler=chosen.compiler,
         mpi=chosen.mpi,
         modules=(*cluster.modules, *chosen.modules),
-        environment={**cluster.environment, **dict.fromkeys(_COMPILER_VARIABLES, chosen.compiler.cc)},
+        environment={
+            **cluster.environment,
+            **dict.fromkeys(_COMPILER_VARIABLES, chosen.compiler.cc),
+            **chosen.environment,
+        },
     )

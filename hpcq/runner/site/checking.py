@@ -17,7 +17,7 @@ from hpcq.errors import HpcqError, SchedulerError
 from hpcq.nodelist import natural
 from hpcq.own_folder import HINT, entering, secure
 from hpcq.run_folder.paths import RunFolder
-from hpcq.runner.site.build import account_folder, load_modules, work_base, work_root
+from hpcq.runner.site.build import account_folder, first_error, load_modules, with_toolchain, work_base, work_root
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.runner.site.trial import Trial, form_that_is_taken, try_job
 from hpcq.scheduler.base import JobLimits, Scheduler
@@ -159,6 +159,8 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
             shown.append(shown_item)
             seen = transport.sh(_SEEN_AFTER.replace("ROOT", quote(root))).text.strip() if ok else ""
             told = _told(first) if ok else {}
+            if ok:
+                shown += _mpi(cluster, transport, scheduler, root)
     except HpcqError as error:
         shown.append(CheckedItem("job", False, error.message, "the scheduler must be reached from there"))
     transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdecimal() else ''}rm -rf -- {quote(root)}")
@@ -172,15 +174,84 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     ]
 
 
+#: Each rank prints one line; the sum shows that they reach each other. No MPI library is too old for it.
+_RANKS_SOURCE = r"""#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int rank, size, length, one = 1, sum = 0;
+    char node[MPI_MAX_PROCESSOR_NAME];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Get_processor_name(node, &length);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("hpcq: rank %d of %d, sum %d\n", rank, size, sum);
+    return MPI_Finalize();
+}
+"""
+_RANK_LINE = re.compile(r"hpcq: rank (\d+) of (\d+), sum (\d+)")
+_START_S, _COMPILE_S = 20, 60
+_BUILD_ADVICE = "compiler, modules and environment of the cluster file or of the toolchain must make its wrapper work there"
+
+
+def _mpi(cluster: Cluster, transport: Transport, scheduler: Scheduler, root: str) -> list[CheckedItem]:
+    """Build a program of ten lines with the cluster's MPI and with each toolchain, and start it on two idle nodes."""
+    chosen = {"mpi": cluster} if cluster.mpi is not None else {}
+    chosen |= {f"toolchain {name}": with_toolchain(cluster, name) for name in cluster.toolchains}
+    items, starts = [], dict[str, str]()
+    for item, one in chosen.items():
+        program = f"ranks-{item.replace(' ', '-')}"
+        compiler = quote(one.mpi.compiler if one.mpi else "mpicc")
+        done = transport.sh(
+            f"{load_modules(one)}\ncd {quote(root)} && cat >{program}.c &&"
+            f" {compiler} {' '.join(map(quote, one.compiler.cflags))} -o {program} {program}.c 2>&1",
+            stdin=_RANKS_SOURCE.encode(),
+            timeout_s=_COMPILE_S,
+        )
+        if done.returncode != 0:
+            words = first_error(done.text + done.stderr)
+            items.append(CheckedItem(item, False, f"{one.mpi.compiler if one.mpi else ''}: {words}", _BUILD_ADVICE))
+        else:
+            starts[item] = program
+    idle = sorted((one.node for one in scheduler.nodes() if one.condition is NodeCondition.IDLE), key=natural)
+    if not starts or len(idle) < _NODES_AT_LEAST:
+        return items + [CheckedItem(item, True, "builds; not started, for want of two idle nodes") for item in starts]
+    lines = []
+    for item, program in starts.items():
+        function = "on_nodes_mpi" if item == "mpi" else item.replace("toolchain ", "with_toolchain ")
+        lines.append(f'echo {quote(f"{_LOOK_MARK.strip()} {item}")}; ({function} {_START_S} "$ROOT"/{program}) 2>&1')
+    trial = try_job(cluster, scheduler, root, idle[:2], "\n".join(lines))
+    if trial.text is None:
+        return [*items, *(CheckedItem(item, False, f"not started: {trial.words}", None) for item in starts)]
+    said = {item: text for item, _, text in (part.partition("\n") for part in trial.text.split(f"{_LOOK_MARK.strip()} ")[1:])}
+    return items + [_started(item, said.get(item, ""), chosen[item]) for item in starts]
+
+
+def _started(item: str, said: str, cluster: Cluster) -> CheckedItem:
+    """Judge what the two ranks of the small program printed."""
+    ranks = [tuple(map(int, found)) for found in _RANK_LINE.findall(said)]
+    launch = " ".join(cluster.mpi.launch) if cluster.mpi else ""
+    if sorted(ranks) == [(0, 2, 2), (1, 2, 2)]:
+        return CheckedItem(item, True, f"two ranks started by {launch} reach each other")
+    if len(ranks) > 1 and {size for _, size, _ in ranks} == {1}:
+        advice = "launcher and library must speak the same PMI: another launch (srun --mpi=list), or the library's own mpirun"
+        return CheckedItem(
+            item, False, f"{launch} starts {len(ranks)} programs of one rank each, which know nothing of each other", advice
+        )
+    advice = "launch, modules and environment of the toolchain decide how its ranks start"
+    return CheckedItem(item, False, f"{launch}: {first_error(said)}", advice)
+
+
 def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tuple[list[CheckedItem], list[Trial]]:
     """Run a job like any other on one idle node of each class. Returns what is to say of these jobs, and the jobs."""
     classes = _classes(scheduler.nodes())
     if not classes:
         return [CheckedItem("job", False, "no node is idle, so none was tried", "look again when one is")], []
     nodes = list(classes.values())[:_CLASSES_MAX]
-    trials = [try_job(cluster, scheduler, root, nodes[0], look)]
+    trials = [try_job(cluster, scheduler, root, nodes[:1], look)]
     if trials[0].started:
-        trials += [try_job(cluster, scheduler, root, node, look) for node in nodes[1:]]
+        trials += [try_job(cluster, scheduler, root, [node], look) for node in nodes[1:]]
     failed = next((one for one in trials if not one.started), None)
     if failed is None:
         more = f"; {len(classes) - len(nodes)} more classes of nodes were not tried" if len(classes) > len(nodes) else ""

@@ -11,13 +11,13 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
-from hpcq.definition.model import Campaign, Cluster
+from hpcq.definition.model import Campaign, Cluster, Toolchain
 from hpcq.errors import StoreError, UserError
 from hpcq.own_folder import secure
 from hpcq.run_folder.paths import RunFolder, write_json
@@ -223,6 +223,14 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "launcher": cluster.launcher,
         "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
         "toolchains": {},
+    }
+
+
+def launches(toolchains: Mapping[str, Toolchain]) -> dict[str, dict[str, Any]]:
+    """Return what a script needs of each toolchain, by name."""
+    return {
+        name: {"launch": counted(one.mpi.launch), "modules": one.modules, "environment": one.environment}
+        for name, one in toolchains.items()
     }
 
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcq.definition.model import Cluster
 from hpcq.errors import HpcqError
 from hpcq.render import render
-from hpcq.runner.site.place import site_context
+from hpcq.runner.site.place import launches, site_context
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobKey, JobState, Submission, Wait
 from hpcq.transport import quote
 
 _WALLTIME_S = 60
-#: How long a trial job may wait on an idle node, how long its look may take, and how late its files may be.
-_STARTS_WITHIN_S, _ENDS_WITHIN_S, _FILES_WITHIN_S = 20.0, 60.0, 10.0
+#: How long a trial job may wait on an idle node, and how late its files may be.
+_STARTS_WITHIN_S, _FILES_WITHIN_S = 20.0, 10.0
 _LOOK_S = 1.0
 
 
@@ -41,15 +41,21 @@ class Trial:
     text: str | None = None
 
 
-def try_job(cluster: Cluster, scheduler: Scheduler, root: str, node: str, look: str) -> Trial:
+def try_job(cluster: Cluster, scheduler: Scheduler, root: str, nodes: Sequence[str], look: str) -> Trial:
     """Run a shell script on a node as a job like any other. It ends within a minute, or hpcq cancels it.
 
-    root: a folder of this user on the cluster. Raises HpcqError where the cluster cannot be asked.
+    root: a folder of this user on the cluster. Of two nodes, the look is lines of the job's script, which may start MPI
+    programs by on_nodes_mpi and with_toolchain.
+    Raises HpcqError where the cluster cannot be asked.
     """
     tag = f"hpcq-check-{secrets.token_hex(4)}"
     folder = f"{root}/{tag}"
-    job = {"tag": tag, "nodes": [node], "walltime_s": _WALLTIME_S}
+    # One toolchain after the other: each may take its time to start.
+    walltime_s = _WALLTIME_S * (1 + len(cluster.toolchains) // 2 if len(nodes) > 1 else 1)
+    job = {"tag": tag, "nodes": list(nodes), "walltime_s": walltime_s}
     context = {**site_context(cluster, root), "job": job, "folder": folder, "body": "trial.sh.j2", "look": look}
+    if len(nodes) > 1:
+        context["toolchains"] = launches(cluster.toolchains)
     script = render(describe(cluster.scheduler).head_template, context)
     path = f"{folder}/job.sh"
     made = scheduler.transport.sh(
@@ -57,19 +63,19 @@ def try_job(cluster: Cluster, scheduler: Scheduler, root: str, node: str, look: 
     )
     if made.returncode != 0:
         raise HpcqError(f"{folder}: {made.stderr.strip()}")
-    [answer] = scheduler.submit([Submission(tag, path, (node,), _WALLTIME_S)])
+    [answer] = scheduler.submit([Submission(tag, path, tuple(nodes), walltime_s)])
     if answer.scheduler_job_id is None:
         words = " ".join(answer.message.split())
-        return Trial(node, started=False, words=f"refused: {words}", form_is_wrong=answer.refused or answer.unsure)
+        return Trial(nodes[0], started=False, words=f"refused: {words}", form_is_wrong=answer.refused or answer.unsure)
     key = JobKey(answer.scheduler_job_id, tag)
     try:
-        return _watched(scheduler, key, folder, node)
+        return _watched(scheduler, key, folder, nodes[0], walltime_s)
     finally:
         scheduler.cancel([key])
 
 
-def _watched(scheduler: Scheduler, key: JobKey, folder: str, node: str) -> Trial:
-    """Wait for the look of a submitted job, within its bounds."""
+def _watched(scheduler: Scheduler, key: JobKey, folder: str, node: str, walltime_s: int) -> Trial:
+    """Wait for the look of a submitted job, within its bounds: it may take as long as the job."""
     begun_s = time.monotonic()
     started_s = ended_s = None
     while True:
@@ -89,8 +95,8 @@ def _watched(scheduler: Scheduler, key: JobKey, folder: str, node: str) -> Trial
         if ended_s is not None and now_s - ended_s > _FILES_WITHIN_S:
             ended = report.native_state.lower() or report.state.value
             return Trial(node, started=True, words=f"it ended as {ended} without a file of its own")
-        if started_s is not None and now_s - started_s > _ENDS_WITHIN_S:
-            return Trial(node, started=True, words=f"its look did not end within {_ENDS_WITHIN_S:g} s")
+        if started_s is not None and now_s - started_s > walltime_s:
+            return Trial(node, started=True, words=f"its look did not end within {walltime_s} s")
         time.sleep(_LOOK_S)
 
 
@@ -107,7 +113,7 @@ def form_that_is_taken(
     for form in describe(cluster.scheduler).other_forms:
         if any(cluster.extra.get(key) == value for key, value in form.items()):
             continue
-        trial = try_job(replace(cluster, extra={**cluster.extra, **form}), scheduler, root, node, look)
+        trial = try_job(replace(cluster, extra={**cluster.extra, **form}), scheduler, root, [node], look)
         if trial.started:
             return form, trial
     return None
