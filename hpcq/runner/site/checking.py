@@ -235,7 +235,7 @@ def _started(item: str, said: str, cluster: Cluster) -> CheckedItem:
     if sorted(ranks) == [(0, 2, 2), (1, 2, 2)]:
         return CheckedItem(item, True, f"two ranks started by {launch} reach each other")
     if len(ranks) > 1 and {size for _, size, _ in ranks} == {1}:
-        advice = "launcher and library must speak the same PMI: another launch (srun --mpi=list), or the library's own mpirun"
+        advice = "launcher and library must speak the same PMI: another one in launch, or the library's own mpirun"
         return CheckedItem(
             item, False, f"{launch} starts {len(ranks)} programs of one rank each, which know nothing of each other", advice
         )
