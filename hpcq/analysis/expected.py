@@ -2,27 +2,36 @@
 
     a gate's reference  >  the cluster's earlier runs of the campaign  >  the link's own speed  >  nothing
 
-One value per test: a picture that shows each pair against it shows also what all pairs have in common.
+One value per test: a picture that shows each pair against it shows also what all pairs have in common. While a run goes on,
+`Forecast` says it of each value that a job brings, from what is known by then.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from hpcq import units
 from hpcq.analysis.gates import References
-from hpcq.gate_kinds.base import GateAgainst
+from hpcq.definition.model import Gate
+from hpcq.errors import HpcqError
+from hpcq.gate_kinds.base import End, GateAgainst, MeasuredSeries, Reference
 from hpcq.gate_kinds.link import KIND as LINK
-from hpcq.kernels import size_option
+from hpcq.gate_kinds.link import ONE_CORE
+from hpcq.kernels import Better, kernel, size_option
+from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.store import query
-from hpcq.store.database import Connection
+from hpcq.store.database import Connection, reading
+from hpcq.store.history import metrics_of, series_values
 from hpcq.store.query import Summary, median
 from hpcq.store.selection import Selection
-from hpcq.verdict import GateVerdict
+from hpcq.verdict import GateVerdict, Verdict, judge_gates
+
+_Made = TypeVar("_Made")
 
 #: Earlier runs of the campaign that say what is usual.
 _RUNS = 10
@@ -142,3 +151,118 @@ def _of_gates(own: Iterable[Summary], gates: Iterable[GateVerdict]) -> dict[Test
             source = sources.pop() if len(sources) == 1 else "what the gates compare with"
             made[test_of(one)] = Expected(median([value for value, _ in references]), source)
     return made
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# While a run goes on.
+
+
+#: Cluster, kernel, parameters, metric. The database gives 10 back for 10.0, which are equal here and are not as text.
+_TestKey = tuple[str, str, frozenset[tuple[str, Any]], str]
+#: Pairs of one test differ by place and by moment; what lies further from their median than this is told.
+_USUAL_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOfExpected:
+    """A value as a share of what was expected. source: what says so, in words. bound: empty, or what it must be and is not."""
+
+    ratio: float
+    source: str
+    bound: str = ""
+
+
+class Forecast:
+    """What the tests of a run are expected to give, before it is loaded: gates whose reference is known by now, the cluster's
+    earlier runs of the campaign, the link's own speed. It is the `Lookup` of gate kinds for one job.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        run = read_json(folder.run_json)
+        self._gates = _gates_of_folder(folder)
+        self._database, self._campaign = Path(run["database"]), str(run["campaign"])
+        self._ends: tuple[End, End] | None = None
+        self._usual: dict[_TestKey, float] | None = None
+
+    def share(self, series: MeasuredSeries, ends: tuple[End, End] | None) -> ShareOfExpected | None:
+        """Hold the values of one job's test against what is expected; None if nothing is. ends: None without their facts."""
+        self._ends, value = ends, median(series.values)
+        judged = [one for one in judge_gates(self._gates, [series], self._refer) if one.verdict is not Verdict.INCONCLUSIVE]
+        for one in judged:
+            bound = f"must be {one.bound}" if one.verdict is Verdict.FAILED else ""
+            if one.share_ratio is not None and one.reference is not None:
+                return ShareOfExpected(one.share_ratio, one.reference.source, bound)
+            if one.limit:
+                return ShareOfExpected(value / one.limit, "the campaign's bound", bound)
+        if usual := self._usual_of(series):
+            found = kernel(series.kernel).metric(series.metric)
+            better = found is not None and found.better is Better.LOWER
+            worse = value > usual / _USUAL_SHARE if better else value < usual * _USUAL_SHARE
+            return ShareOfExpected(value / usual, "usual", "other pairs and runs differ less" if worse else "")
+        from hpcq.definition.files.gates import fills_a_link
+
+        if ends is not None and series.metric == "throughput_bps" and fills_a_link(series.kernel, series.parameters):
+            link = LINK.reference(GateAgainst(LINK, ONE_CORE), series, self)
+            return ShareOfExpected(value / link.value, link.source) if link.value else None
+        return None
+
+    def _refer(self, gate: Gate, series: MeasuredSeries) -> Reference:
+        assert gate.against is not None  # noqa: S101 - only asked for relative gates
+        if self._ends is None:
+            return Reference(str(gate.against), None, reason="the job left no facts")
+        return gate.against.kind.reference(gate.against, series, self)
+
+    def _usual_of(self, series: MeasuredSeries) -> float | None:
+        if self._usual is None:
+            try:
+                self._usual = _usual(self._database, self._campaign)
+            except HpcqError:  # the first run makes the database
+                self._usual = {}
+        return self._usual.get(_test_key(series))
+
+    def ends(self, series: Sequence[MeasuredSeries]) -> Mapping[int, tuple[End, End]]:
+        """Client and server of the job."""
+        return {one.result_id: self._ends for one in series if self._ends is not None}
+
+    def baseline(self, name: str, metric: str) -> None:
+        """Not known while the run goes on: its series have no numbers yet."""
+
+    def measured_with(self, metric: str, history_s: float) -> Sequence[MeasuredSeries]:  # noqa: ARG002
+        """Nothing: the other pairs are still being measured."""
+        return ()
+
+    def kept(self, key: tuple[object, ...], make: Callable[[], _Made]) -> _Made:  # noqa: ARG002
+        """What `make` returns."""
+        return make()
+
+
+def _gates_of_folder(folder: RunFolder) -> tuple[Gate, ...]:
+    """The gates of a run's copy of its campaign; none if they cannot be read, which other stages complain of."""
+    from hpcq.definition.files.campaign import gates_of
+
+    try:
+        descriptions = {path.stem: path.read_text("utf-8") for path in folder.described.glob("*.yaml")}
+        return gates_of(folder.campaign_yaml.read_text("utf-8"), str(folder.campaign_yaml), descriptions)
+    except (HpcqError, OSError):
+        return ()
+
+
+def _usual(database: Path, campaign: str) -> dict[_TestKey, float]:
+    """The median over all pairs in the last runs of a campaign, by cluster, kernel, parameters and metric."""
+    found: dict[_TestKey, list[float]] = {}
+    with reading(database) as connection:
+        rows = connection.execute(
+            "SELECT r.name FROM run r JOIN campaign c ON c.campaign_id = r.campaign_id WHERE c.name = ?"
+            " ORDER BY r.created_utc DESC LIMIT ?",
+            (campaign, _RUNS),
+        )
+        runs = [str(row[0]) for row in rows]
+        mains = {one.name for one in metrics_of(connection, None).values()} if runs else set()
+        for series in (MeasuredSeries(*row) for row in series_values(connection, runs, mains)):
+            if series.values:
+                found.setdefault(_test_key(series), []).append(median(series.values))
+    return {key: median(values) for key, values in found.items() if len(values) >= _VALUES_MIN}
+
+
+def _test_key(series: MeasuredSeries) -> _TestKey:
+    return series.cluster, series.kernel, frozenset(series.parameters.items()), series.metric

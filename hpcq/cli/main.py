@@ -22,6 +22,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 
 from hpcq import __version__
 from hpcq.cli.options import NoSuchVerb, Verbs
+from hpcq.cli.output import print_words
 from hpcq.errors import Exit, HpcqError, of_the_machine
 from hpcq.visible import visible_streams
 
@@ -455,21 +456,9 @@ def complain(message: str, hint: str | None = None) -> None:
     text = "\n".join(
         f"error: {line}" if number == 0 or _is_place(line) else line for number, line in enumerate(message.split("\n"))
     )
-    print(_wrapped(text), file=sys.stderr)  # noqa: T201
+    print_words(text, err=True)
     if hint:
-        print(f"\n{_wrapped(f'hint: {hint}')}", file=sys.stderr)  # noqa: T201
-
-
-def _wrapped(text: str) -> str:
-    """Lines broken at words to the width of a terminal; elsewhere as they are, for whoever searches them."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return text
-    import shutil
-    import textwrap
-
-    width = shutil.get_terminal_size().columns
-    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": "  "}
-    return "\n".join(textwrap.fill(line, width, **options) if len(line) > width else line for line in text.split("\n"))
+        print_words(f"\nhint: {hint}", err=True)
 
 
 def _is_place(line: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from hpcq.cli.output import print_words
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
@@ -289,5 +290,5 @@ def lacks_metric(connection: Connection, selection: Selection, metric: str) -> b
         return False
     known = kernels()
     names = sorted({one.name for kernel in {row.kernel for row in rows} & known.keys() for one in known[kernel].metrics})
-    click.echo(f"no result here has {metric}: the metrics of the kernels measured here are {', '.join(names)}", err=True)
+    print_words(f"no result here has {metric}: the metrics of the kernels measured here are {', '.join(names)}", err=True)
     return True

@@ -290,7 +290,9 @@ __all__ = [
     "plain_lines",
     "print_json",
     "print_rows",
+    "print_words",
     "verdict_style",
+    "wrapped",
 ]
 
 
@@ -318,6 +320,32 @@ def print_rows(
         out.write(f"{empty}\n")
     else:
         print_fitted(rows, columns, title, out)
+
+
+def print_words(text: str = "", *, err: bool = False) -> None:
+    """Print sentences, one per line. On a terminal they break at words, below the column in which they began."""
+    out = sys.stderr if err else sys.stdout
+    if out is not None:
+        out.write(wrapped(text, out) + "\n")
+
+
+def wrapped(text: str, out: TextIO | None) -> str:
+    """Lines broken at words to the width of a terminal; elsewhere as they are, for whoever searches them."""
+    if out is None or not out.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_broken(line, width) if len(line) > width else line for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    import re
+    import textwrap
+
+    column = re.match(r" *(?:\S.{0,24}?\s{2,})?", line)
+    indent = column.end() if column is not None else 0
+    if indent in {0, len(line) - len(line.lstrip())} or indent > width // 2:
+        indent = len(line) - len(line.lstrip()) + 2
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * indent)
 
 
 def print_json(value: object, *, file: TextIO | None = None) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hpcq.analysis.expected import Forecast, ShareOfExpected
+from hpcq.definition.model import Test
 from hpcq.errors import UserError
+from hpcq.gate_kinds.base import End, MeasuredSeries
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from
 from hpcq.run_folder.lines import mapping
 from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
 from hpcq.runner.queue.run_state import ClusterState, RunState, summary
+from hpcq.store.load.row_keys import flatten
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class EndedTest:
     value: float | None
     #: Why there is no value.
     reason: str
+    #: The value beside what is expected; None if nothing is known to compare it with.
+    share: ShareOfExpected | None = None
 
 
 class Watch:
@@ -67,6 +73,7 @@ class Watch:
         self._run = run
         self._states: dict[str, tuple[RunState, int]] = {}
         self._told: set[str] = set()
+        self._forecast: Forecast | None = None
 
     def ended(self) -> Iterator[EndedTest]:
         """Yield what jobs of pairs brought that have ended since the last call; of tournaments and links nothing."""
@@ -76,7 +83,8 @@ class Watch:
                     continue
                 self._told.add(attempt.tag)
                 if not attempt.shared and not attempt.side:
-                    yield from _ended_tests(self._run, name, state.plan, attempt)
+                    self._forecast = self._forecast or Forecast(self._run)
+                    yield from _ended_tests(self._run, name, state.plan, attempt, self._forecast)
 
     def look(self) -> RunStatus:
         """Return how far every cluster of the run is now."""
@@ -148,20 +156,49 @@ def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunStat
     return ClusterStatus(name, _stage(folder), error, state.plan.cost.estimated_job_s, summary(state))
 
 
-def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt) -> Iterator[EndedTest]:
+def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt, forecast: Forecast) -> Iterator[EndedTest]:
     client, server = plan.pairs[attempt.pairs[0]]
     folder = run.path / name / attempt.folder
     for test in plan.tests_at(attempt.pairs[0]):
         metric = next((one.name for one in kernel(test.kernel).metrics if one.better != "none"), None)
-        lines = [read_json_or_none(path) or {} for path in sorted(folder.glob(f"t{test.test_no}-r*.json"))]
+        lines = list(_lines(folder, test))
         if metric is None or not lines:
             continue
         found = [mapping(line.get("metrics")).get(metric) for line in lines if line.get("valid") is True]
-        values = [float(one) for one in found if isinstance(one, (int, float))]
+        values = tuple(float(one) for one in found if isinstance(one, (int, float)))
         reason = next((str(line["invalid_reason"]) for line in lines if line.get("invalid_reason")), attempt.reason)
         size = test.parameters.get("message_bytes")
+        told = (name, client, server, test.kernel)
+        series = MeasuredSeries(*told, test.telling, metric, values)
+        share = forecast.share(series, _facts_of_ends(folder, lines[0])) if values else None
         value = median(values) if values else None
-        yield EndedTest(name, client, server, test.kernel, size if isinstance(size, int) else None, metric, value, reason)
+        yield EndedTest(*told, size if isinstance(size, int) else None, metric, value, reason, share)
+
+
+def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:
+    """The result lines of a test that say its values themselves: of a sweep its size; of a foreign program none."""
+    for path in sorted(folder.glob(f"t{test.measured_by or test.test_no}-r*.json")):
+        line = read_json_or_none(path) or {}
+        sizes = line.get("sizes")
+        for one in sizes if isinstance(sizes, list) else [] if test.measured_by else [line]:
+            told = mapping(one)
+            same_size = mapping(told.get("options")).get("message_bytes") == test.parameters.get("message_bytes")
+            if not told.get("outputs") and (sizes is None or same_size):
+                yield told
+
+
+def _facts_of_ends(folder: Path, line: Mapping[str, Any]) -> tuple[End, End] | None:
+    """Client and server of a result line with the facts that the job left; None if a node left none."""
+    found = []
+    for role in ("client", "server"):
+        end = mapping(mapping(line.get("evidence")).get(role))
+        node = str(end.get("scheduler_node") or end.get("node"))
+        facts = read_json_or_none(folder / f"facts-{node}.json")
+        if not facts:
+            return None
+        flat = [flatten(group, content) for group, content in facts.items()]
+        found.append(End(node, str(end.get("interface", "")), {name: one[name] for one in flat for name in one}))
+    return found[0], found[1]
 
 
 def _new_state(run: RunFolder, name: str) -> RunState:

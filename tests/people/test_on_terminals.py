@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import re
@@ -15,8 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.cli.output import Column, fitted, sparkline
+from hpcq.cli.output import Column, fitted, sparkline, wrapped
+from hpcq.cli.run.campaigns import _ended_lines
+from hpcq.runner.live import Watch
 from tests.history.histories import History
+from tests.pages.test_narrow_terminals import Terminal
+from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast
 
@@ -86,6 +91,8 @@ def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> 
     said = on_a_terminal(argv, tmp_path, 80, NO_COLOR="1")
     codes, tables = json.loads((tmp_path / "tables.json").read_text())
     assert {verb: code for verb, code in codes.items() if code not in {0, 3, 4}} == {}
+    too_long = [line for line in said.splitlines() if len(line.rstrip()) > 80 and " " in line.rstrip()[20:]]
+    assert [line for line in too_long if not line.startswith("  - {")] == [], "sentences break at words; gates stay whole"
     shown = [part.partition("</table>")[0] for part in said.split("<table>")[1:]]
     assert len(shown) == len(tables)
     assert len({verb for verb, _ in tables}) >= 20
@@ -124,6 +131,59 @@ def test_rows_share_what_they_have_in_common() -> None:
     assert max(map(len, lines)) <= 80
     assert lines[2] == "kernel tcp_pingpong, metric round_trip_p50_ns"
     assert sum("round_trip_p50_ns" in line for line in lines) == 1
+
+
+@pytest.mark.promise("Sentences break at words on a terminal, below the column in which they began; elsewhere they stay whole.")
+def test_sentences_break_at_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    line = "    meanwhile       reboot 2026-11-09 02:00 alpha n2: first seen with another boot id"
+    assert wrapped(line, io.StringIO()) == line
+    *first, last = wrapped(line, Terminal()).splitlines()
+    assert first == ["    meanwhile       reboot 2026-11-09", f"{'':20}02:00 alpha n2:", f"{'':20}first seen with"]
+    assert last == f"{'':20}another boot id"
+
+
+@pytest.mark.promise(
+    "While a run goes on, a line per test and pair shows its value, the share of what is expected, and ok or not."
+)
+def test_a_line_as_a_test_ends(tmp_path: Path) -> None:
+    tests = [("tcp_stream", {"message_bytes": 65536}), ("tcp_pingpong", {"message_bytes": 64})]
+    pairs = [("n1", "n2"), ("n2", "n1"), ("n1", "n3")]
+
+    def told(run: str, text: str = "", *, factor: float = 1.0) -> list[str]:
+        builder = RunBuilder(tmp_path / "runs", tests=tests, pairs=pairs, run=run)
+        known = json.loads(builder.folder.run_json.read_text())
+        known["database"] = str(tmp_path / "results.db")
+        builder.folder.run_json.write_text(json.dumps(known))
+        if text:
+            builder.folder.campaign_yaml.write_text(
+                f"name: nightly\nclusters: [alpha]\ntests: [{{kernel: tcp_stream}}]\n{text}"
+            )
+        for number in range(1, len(pairs) + 1):
+            builder.attempt(f"j{number:05d}")
+        for path in builder.path.glob("alpha/jobs/*/1/facts-*.json"):
+            path.write_text(path.read_text().replace('"speed_bps": 100000000000', '"link.speed_bps": 1000000000'))
+        for path in builder.path.glob("alpha/jobs/j00003/1/t1-r*.json"):
+            line = json.loads(path.read_text())
+            line["metrics"]["throughput_bps"] *= factor
+            path.write_text(json.dumps(line))
+        watch = Watch(builder.folder)
+        watch.look()
+        lines = _ended_lines(watch)
+        assert _ended_lines(watch) == [], "each is told once"
+        load(tmp_path / "results.db", builder)
+        return lines
+
+    first = told("nightly-20261121T020000Z-00f1")
+    assert re.fullmatch(r"alpha: n1 > n2: tcp_stream 64 KiB: 19\d.* Mbit/s, 19 % of link of n1: ok", first[0]), first
+    assert re.fullmatch(r"alpha: n1 > n2: tcp_pingpong 64 B: \S+ us: ok", first[1]), "nothing says how long it must take"
+    second = told("nightly-20261122T020000Z-00f2", factor=0.5)
+    assert re.search(r"tcp_pingpong 64 B: \S+ us, (9\d|10\d) % of usual: ok$", second[1]), second
+    slow = r"n1 > n3: tcp_stream 64 KiB: .* Mbit/s, (49|5[01]) % of usual: not ok, other pairs and runs differ less"
+    assert re.search(slow, second[4]), second
+    third = told("nightly-20261123T020000Z-00f3", "expect: {throughput_bps: 180 Mbit/s}\n", factor=0.5)
+    assert re.search(r"Mbit/s, 1\d\d % of the campaign's bound: ok$", third[0]), third
+    assert re.search(r"n1 > n3: .* Mbit/s, \d\d % of the campaign's bound: not ok, must be >= 162 Mbit/s$", third[4]), third
 
 
 @pytest.mark.promise("The line above a history shows its lowest and highest level.")

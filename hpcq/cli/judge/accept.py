@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
-from hpcq.cli.output import print_json
+from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:
@@ -142,19 +142,19 @@ def _show_plans(plans: Sequence[PlannedAcceptance], *, as_json: bool) -> None:
 def _print_plan(plan: PlannedAcceptance) -> None:
     waiting = f", {len(plan.blocked)} of them cannot be tested now" if plan.blocked else ""
     need = f"{len(plan.reasons)} nodes need a verdict" if len(plan.reasons) != 1 else "1 node needs a verdict"
-    click.echo(f"{plan.cluster}: {need}{waiting}" if plan.reasons else f"{plan.cluster}: {_NOTHING_TO_DO}")
+    print_words(f"{plan.cluster}: {need}{waiting}" if plan.reasons else f"{plan.cluster}: {_NOTHING_TO_DO}")
     for node, why in plan.reasons.items():
         blocked = plan.blocked.get(node)
-        click.echo(f"  {node}: {why}" + (f"; not now: {blocked}" if blocked else ""))
+        print_words(f"  {node}: {why}" + (f"; not now: {blocked}" if blocked else ""))
     if plan.reservation:
-        click.echo(f"  inside reservation {plan.reservation}")
+        print_words(f"  inside reservation {plan.reservation}")
     if plan.pairs:
-        click.echo(f"  {len(plan.pairs)} pairs in the first run: " + ", ".join(f"{a} > {b}" for a, b in plan.pairs))
+        print_words(f"  {len(plan.pairs)} pairs in the first run: " + ", ".join(f"{a} > {b}" for a, b in plan.pairs))
         if plan.together:
-            click.echo(f"  then the collectives on {len(plan.together)} nodes together: {', '.join(plan.together)}")
-        click.echo("  pairs that look bad would run again; nothing was submitted")
+            print_words(f"  then the collectives on {len(plan.together)} nodes together: {', '.join(plan.together)}")
+        print_words("  pairs that look bad would run again; nothing was submitted")
     for words in plan.left_out:
-        click.echo(f"  {words}")
+        print_words(f"  {words}")
 
 
 def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> NodeSelection:
@@ -183,11 +183,11 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
     said = tally.first_line("node") if tally.total else idle
     together = Tally.of(one.verdict for one in outcome.collectives)
     told = f"; found would be: a node {outcome.verdicts.told_words}" if outcome.verdicts.told_words else ""
-    click.echo(f"{outcome.cluster}: {said}" + (f"; {together.first_line('collective')}" if together.total else "") + told)
+    print_words(f"{outcome.cluster}: {said}" + (f"; {together.first_line('collective')}" if together.total else "") + told)
     for note in outcome.verdicts.notes:
-        click.echo(f"  {note}")
+        print_words(f"  {note}")
     for each in outcome.collectives:
-        click.echo(f"  {each.verdict.shown:<13} {each.words}")
+        print_words(f"  {each.verdict.shown:<13} {each.words}")
     everybody = bool(outcome.verdicts.clusters) and outcome.verdicts.clusters[0].verdict is not Verdict.PASS
     alike = Counter(one.reason for one in outcome.verdicts.nodes) if everybody else Counter()
     for one in outcome.all_judged:
@@ -195,23 +195,23 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
         why = outcome.reasons.get(one.name)
         if alike[one.reason] > 1 and one.kind == "node":
             continue
-        click.echo(f"  {one.verdict.shown:<13} {name}: {one.reason}{f' [{why}]' if why else ''}")
+        print_words(f"  {one.verdict.shown:<13} {name}: {one.reason}{f' [{why}]' if why else ''}")
         if one.name in outcome.changed:
-            click.echo(f"  {'':<13}   differs from the reference: {outcome.changed[one.name]}")
+            print_words(f"  {'':<13}   differs from the reference: {outcome.changed[one.name]}")
     for reason, count in alike.items():
         if count > 1:
-            click.echo(f"  {Verdict.INCONCLUSIVE.shown:<13} {count} nodes: {reason}")
+            print_words(f"  {Verdict.INCONCLUSIVE.shown:<13} {count} nodes: {reason}")
     if outcome.reservation:
-        click.echo(f"  measured inside reservation {outcome.reservation}")
+        print_words(f"  measured inside reservation {outcome.reservation}")
     done, left_alone = dict(outcome.applied.done), dict(outcome.applied.left_alone)
     for line in outcome.commands:
         if line.command in left_alone:
-            click.echo(f"  left alone: {left_alone[line.command]}    # {line.why}")
+            print_words(f"  left alone: {left_alone[line.command]}    # {line.why}")
         else:
             mark = "done" if line.command in done else "type"
-            click.echo(f"  {mark}: {done.get(line.command, line.command)}    # {line.why}")
+            print_words(f"  {mark}: {done.get(line.command, line.command)}    # {line.why}")
     if outcome.commands and not apply:
-        click.echo("  hpcq ran none of this; --apply drains failed nodes and gives passed ones back to users")
+        print_words("  hpcq ran none of this; --apply drains failed nodes and gives passed ones back to users")
 
 
 _NOTHING_TO_DO = "no node needs a verdict now; nothing to do"

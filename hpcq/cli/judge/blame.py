@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.output import check_target, print_json
+from hpcq.cli.output import check_target, print_json, print_words
 from hpcq.errors import UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of, human
@@ -59,39 +59,39 @@ def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: St
     if read is not None:
         print_read(read)
         for cause in standing.causes if standing is not None else ():
-            click.echo(cause.words)
+            print_words(cause.words)
         if not found and not read.failed:
-            click.echo("Nobody is named: no test of these runs has a value.")
+            print_words("Nobody is named: no test of these runs has a value.")
     else:
-        click.echo(f"{count_of(sum(one.result_count for one in found.values()), 'result')} of pairs judged")
+        print_words(f"{count_of(sum(one.result_count for one in found.values()), 'result')} of pairs judged")
     for test, one in found.items():
         if test:
-            click.echo(f"{test}:")
+            print_words(f"{test}:")
         print_blame(one, read.units.get(test) if read is not None else None, in_run=standing is not None)
         if read is not None and test in read.sleep:
-            click.echo(f"idle   {read.sleep[test]}: waking is part of these times, and one level per job is no slow link")
+            print_words(f"idle   {read.sleep[test]}: waking is part of these times, and one level per job is no slow link")
 
 
 def print_read(read: RunTables) -> None:
     """Print how much was judged, what the evidence says about nodes, and what failed."""
     rows = sum(len(table.value) for _, _, table in read.tables)
     tests = f"{count_of(len(read.tables), 'test')} with values"
-    click.echo(
+    print_words(
         f"{read.cluster}: {read.ran_count} of {read.planned_count} jobs of pairs judged, {tests} ({count_of(rows, 'value')})"
     )
     if read.ran_count < read.planned_count:
         count = count_of(read.planned_count - read.ran_count, "planned job")
-        click.echo(f"open      {count} never ran: nobody is cleared by what was not measured")
+        print_words(f"open      {count} never ran: nobody is cleared by what was not measured")
     for words in read.flaws.values():
-        click.echo(f"evidence  {words}")
+        print_words(f"evidence  {words}")
     for one in read.failed:
-        click.echo(f"failed    {one.words}")
+        print_words(f"failed    {one.words}")
         who = (
             f"it is {', '.join(one.blamed)}"
             if one.blamed
             else "it is not clear who is to blame: measure more pairs of these nodes"
         )
-        click.echo(f"          {who}")
+        print_words(f"          {who}")
     _print_sets(read)
 
 
@@ -99,14 +99,14 @@ def _print_sets(read: RunTables) -> None:
     """Print what failed or is missing of the tests of several nodes together, and that they name none of them."""
     told = [one for one in read.sets if one.verdict is not None]
     for one in told[:_SHOWN]:
-        click.echo(f"{'failed' if one.lost_count else 'open':<9} {one.words}")
+        print_words(f"{'failed' if one.lost_count else 'open':<9} {one.words}")
     if len(told) > _SHOWN:
-        click.echo(f"          and {len(told) - _SHOWN} more; --json has them all")
+        print_words(f"          and {len(told) - _SHOWN} more; --json has them all")
     if read.sets:
         count = count_of(len(read.sets), "test")
         asked = "their pairs do" if read.planned_count else "measure pairs of them"
-        click.echo(f"together  {count} of several nodes together: no node is named by them, {asked}; since when one is slow:")
-        click.echo("          hpcq regressions")
+        print_words(f"together  {count} of several nodes together: no node is named by them, {asked}; since when one is slow:")
+        print_words("          hpcq regressions")
 
 
 def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standing | None) -> dict[str, Any]:
@@ -146,29 +146,29 @@ def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standi
 def print_blame(found: Blame, unit: str | None, *, in_run: bool) -> None:
     """Print the outcome of one test. unit: of its values; None for a file. in_run: of one run whose nights came before."""
     if found.healthy_value is not None and found.noise_ratio is not None:
-        click.echo(
+        print_words(
             f"{count_of(found.result_count, 'result')}; a healthy pair gets {human(found.healthy_value, unit)}, "
             f"give or take {100 * found.noise_ratio:.2g} %."
         )
     for culprit in (*found.groups, *found.nodes, *found.links):
-        click.echo(_culprit_line(culprit))
+        print_words(_culprit_line(culprit))
     for culprit in found.together:
-        click.echo(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
+        print_words(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
     if not (found.groups or found.nodes or found.links or found.together):
-        click.echo("Nobody is named." if found.undecided else _nobody_is_slow(found, " next to the others" if in_run else ""))
+        print_words("Nobody is named." if found.undecided else _nobody_is_slow(found, " next to the others" if in_run else ""))
     if found.noise_count:
-        click.echo(
+        print_words(
             f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
         )
     for question in found.open_questions:
-        click.echo(f"open   {question}")
+        print_words(f"open   {question}")
     if found.next_pairs:
         use = "These pairs would settle it" if found.undecided else "To be sure about the noise, run these pairs again"
-        click.echo(f"{use}:")
+        print_words(f"{use}:")
         for a, b in found.next_pairs[: 4 * _SHOWN]:
             click.echo(f"  {a} {b}")
         if len(found.next_pairs) > 4 * _SHOWN:
-            click.echo(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
+            print_words(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
 
 
 def _nobody_is_slow(found: Blame, beside: str) -> str:
@@ -299,7 +299,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
     else:
         print_tests(found, read, standing)
         if campaign:
-            click.echo(f"run them with: hpcq run {campaign}" if written else f"nothing is open: {campaign} was not written")
+            print_words(f"run them with: hpcq run {campaign}" if written else f"nothing is open: {campaign} was not written")
     return Tally.of(verdicts_of(found, read, standing)).exit_code
 
 

@@ -11,7 +11,7 @@ import click
 
 from hpcq.cli.judge.regressions import pairs_json
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
-from hpcq.cli.output import Column, print_json, print_rows, verdict_style
+from hpcq.cli.output import Column, print_json, print_rows, print_words, verdict_style
 from hpcq.cli.read.results import print_flaws
 from hpcq.errors import Exit
 from hpcq.nodelist import names_several, nodes_of
@@ -113,18 +113,18 @@ def compare(  # noqa: PLR0917 - Click passes by name
     only = only if compared.only_a or compared.only_b else ""
     missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
     if same:
-        click.echo(f"{tally.first_line('test of a pair')}; {a} and {b} are the same results", err=True)
+        print_words(f"{tally.first_line('test of a pair')}; {a} and {b} are the same results", err=True)
         return code
     if not rows:
         nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
-        click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
+        print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
         for cause in told:
-            click.echo(f"in B {cause.words}")
+            print_words(f"in B {cause.words}")
         return code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
-    click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
+    print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
     for cause in told:
-        click.echo(f"in B {cause.words}")
+        print_words(f"in B {cause.words}")
     print_flaws(flaws)
     print_rows(shown, _COMPARED, empty="no pair differs")
     return code

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import NUMBER, json_option
+from hpcq.cli.output import print_words
 from hpcq.errors import UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of
@@ -126,14 +127,14 @@ def _print_courses(table: SeriesTable, directions: Sequence[Better], minimum_eff
         ]
         click.echo(json.dumps({"judged": tally.to_json(), "series": series}))
         return tally.exit_code
-    click.echo(tally.first_line("series", "series"))
+    print_words(tally.first_line("series", "series"))
     for one, better, course, verdict, reason in zip(table.series, directions, courses, verdicts, reasons, strict=True):
         _print_course(one, better, course, verdict, reason, brief=len(table.series) > _SHOWN)
     changed = sum(bool(course.changes) for course in courses)
-    click.echo(f"{changed} of {len(courses)} series changed by {minimum:.3g} or more of the level before.")
+    print_words(f"{changed} of {len(courses)} series changed by {minimum:.3g} or more of the level before.")
     if changed:
-        click.echo("The range in brackets holds the true size in 95 of 100 cases. Three newest values make a level; fewer are")
-        click.echo("told only when they lie far off.")
+        print_words("The range in brackets holds the true size in 95 of 100 cases. Three newest values make a level; fewer are")
+        print_words("told only when they lie far off.")
     return tally.exit_code
 
 
@@ -142,20 +143,20 @@ def _print_course(one: Series, better: Better, course: Course, verdict: Verdict,
     from hpcq.verdict.words import Verdict, too_little
 
     if not course.changes and course.count < JUDGED_POINTS_MIN:
-        click.echo(f"{one.name}: {too_little(count_of(course.count, 'value'), f'a search needs {JUDGED_POINTS_MIN}')}")
+        print_words(f"{one.name}: {too_little(count_of(course.count, 'value'), f'a search needs {JUDGED_POINTS_MIN}')}")
         return
     if verdict is Verdict.PASS and not course.changes and brief:
         return
     count = count_of(len(course.changes), "change") if course.changes else "no change"
-    click.echo(f"{one.name}: {count_of(course.count, 'value')}, {_GOOD[better]}, {count}")
+    print_words(f"{one.name}: {count_of(course.count, 'value')}, {_GOOD[better]}, {count}")
     for change in course.changes:
         worse = change.is_worse(better)
         mark = "changed" if better is Better.NONE else "worse" if worse else "better"
-        click.echo(f"  {mark} {_what(one, change)}")
+        print_words(f"  {mark} {_what(one, change)}")
     if verdict is Verdict.INCONCLUSIVE:
         newest = course.newest
         sides = (newest.before, newest.after) if newest else (course.first_third, course.last_third)
-        click.echo(f"  {reason} ({sides[0]:.4g} -> {sides[1]:.4g})")
+        print_words(f"  {reason} ({sides[0]:.4g} -> {sides[1]:.4g})")
 
 
 def _what(one: Series, change: Change) -> str:
@@ -198,16 +199,16 @@ def _print_comparisons(
         ]
         click.echo(json.dumps({"judged": tally.to_json(), "series": rows}))
         return tally.exit_code
-    click.echo(tally.first_line("series", "series"))
+    print_words(tally.first_line("series", "series"))
     for series, better, one in zip(table.series, directions, found, strict=True):
         if one.verdict is ComparisonVerdict.PASS and not one.improved and len(found) > _SHOWN:
             continue
         counts = f"{one.before_count} values before, {one.after_count} after, {_GOOD[better]}"
-        click.echo(f"{one.verdict.value:<12} {series.name}: {one.reason} ({counts})")
+        print_words(f"{one.verdict.value:<12} {series.name}: {one.reason} ({counts})")
         if one.shift is not None:
             shift = one.shift
-            click.echo(f"{'':<12} {_effect(shift.before, shift.after, shift.low, shift.high)}")
-    click.echo(
+            print_words(f"{'':<12} {_effect(shift.before, shift.after, shift.low, shift.high)}")
+    print_words(
         "degraded: fewer than 1 in 100 unchanged series would look so much worse, and the move is large enough to matter."
     )
     return tally.exit_code

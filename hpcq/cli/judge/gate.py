@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, chosen, database_option, filter_options, json_option, since_option
-from hpcq.cli.output import print_json
+from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit, UserError
 from hpcq.gate_kinds.registry import read_against, written_kinds
 
@@ -71,23 +71,23 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     if as_json:
         print_json([_row(row, metric, made, against) for row, metric, made in proposals])
         return tally.exit_code
-    click.echo(tally.first_line("test"), err=True)
+    print_words(tally.first_line("test"), err=True)
     for words in _too_few(tests, against):
-        click.echo(words, err=True)
+        print_words(words, err=True)
     if not proposals:
         told = "" if against is None else f" with a reference to {against}"
-        click.echo(f"nothing to propose: no test has 30 points in this stretch{told}", err=True)
+        print_words(f"nothing to propose: no test has 30 points in this stretch{told}", err=True)
         return Exit.INCOMPLETE
-    click.echo("gates:")
+    print_words("gates:")
     for row, metric, made in proposals:
         seen = "not checked: one series only" if made.seen_ratio is None else f"{made.seen_ratio:.2%} when left out"
         one = _row(row, metric, made, against)
         told = units.human(made.bound, metric.unit if against is None else "ratio") + (f" of {against}" if against else "")
-        click.echo(
+        print_words(
             f"  # {told}, from {made.value_count} points of {made.series_count} series; {made.asked_ratio:.2%} asked, {seen}"
         )
         if not made.enough:
-            click.echo(
+            print_words(
                 f"  # {made.asked_ratio:.2%} would need {made.needed_count} points: this is the worst seen, or further off"
             )
         click.echo(f"  - {json.dumps(one['gate'])}")

@@ -19,7 +19,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, as_mapping, print_json, print_rows, sparkline
+from hpcq.cli.output import Column, as_mapping, print_json, print_rows, print_words, sparkline
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def _one_series(database: Path, name: str, since: str | None, metric: str | None
             }
         )
         return Exit.OK if points else Exit.INCOMPLETE
-    click.echo(f"series {row.series_id}: {row.label}, {metrics[row.kernel].name}", err=True)
+    print_words(f"series {row.series_id}: {row.label}, {metrics[row.kernel].name}", err=True)
     if len(points) > 1:
-        click.echo(sparkline([point.median for point in points], metrics[row.kernel].unit), err=True)
+        print_words(sparkline([point.median for point in points], metrics[row.kernel].unit), err=True)
     told = [one for one in _POINT if one.name not in _SPREAD or any(point.n > 1 for point in shown)]
     print_rows(_point_rows(shown, metrics[row.kernel], changes), told, empty="nothing was measured in this stretch")
     for place, one in enumerate(changes):

@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
-from hpcq.cli.output import print_json
+from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
@@ -34,20 +34,20 @@ def print_change(one: Explained, state: str | None = None) -> None:
     row, level, metric = one.changed.row, one.changed.level, one.changed.metric
     word = level.direction if level.sure else f"perhaps {level.direction}"
     marks = [mark for mark, holds in (("old level is back", level.came_back), (state or "", bool(state))) if holds]
-    click.echo(f"{word}: {row.label}, {metric.name}, since {_minute(one.changed.at_utc)}{_bracketed(marks)}")
-    click.echo(
+    print_words(f"{word}: {row.label}, {metric.name}, since {_minute(one.changed.at_utc)}{_bracketed(marks)}")
+    print_words(
         f"    {_effect(level, metric.unit)}, {level.before_count} points before, {level.after_count} after: {level.reason}"
     )
     if one.own_build:
-        click.echo("    hpcq's own program changed there: this is no change of the machine until the old program shows it too")
+        print_words("    hpcq's own program changed there: this is no change of the machine until the old program shows it too")
     for cause in one.causes[:4]:
-        click.echo(f"    differs by {cause.separation * 100:.0f} %  {cause.words}")
+        print_words(f"    differs by {cause.separation * 100:.0f} %  {cause.words}")
     for event in one.events[:4]:
-        click.echo(f"    meanwhile       {event.words}")
+        print_words(f"    meanwhile       {event.words}")
     for symptom in one.symptoms[:4]:
-        click.echo(f"    evidence        {symptom.words}")
+        print_words(f"    evidence        {symptom.words}")
     if not one.causes and not one.events:
-        click.echo("    hpcq knows of no difference between the two sides")
+        print_words("    hpcq knows of no difference between the two sides")
 
 
 def print_block(block: Block, states: Mapping[int, str | None], *, everything: bool) -> None:
@@ -63,30 +63,30 @@ def print_block(block: Block, states: Mapping[int, str | None], *, everything: b
     word = block.direction if sure else f"perhaps {block.direction}"
     count = f"{len(block.members)} of {units.count_of(block.judged_count, 'series')}"
     since = f", since {_minute(block.since_utc)}" if block.since_utc else ""
-    click.echo(f"{word}: {block.kind} {_block_name(block)}: {count}{_change_of(block)}{since}{_bracketed(marks)}")
+    print_words(f"{word}: {block.kind} {_block_name(block)}: {count}{_change_of(block)}{since}{_bracketed(marks)}")
     if block.own_build:
-        click.echo("    hpcq's own program changed there: this is no change of the machine until the old program shows it too")
+        print_words("    hpcq's own program changed there: this is no change of the machine until the old program shows it too")
     for words in block.causes[:_BLOCK_LINES]:
-        click.echo(f"    differs         {words}")
+        print_words(f"    differs         {words}")
     for words in block.events[:_BLOCK_LINES]:
-        click.echo(f"    meanwhile       {words}")
+        print_words(f"    meanwhile       {words}")
     for words in block.symptoms[:_BLOCK_LINES]:
-        click.echo(f"    evidence        {words}")
+        print_words(f"    evidence        {words}")
     if not block.causes and not block.events:
-        click.echo("    hpcq knows of no difference between the two sides")
+        print_words("    hpcq knows of no difference between the two sides")
     print_pairs(block.pairs)
     shown = block.members if everything else block.members[:_BLOCK_SERIES]
     for one in shown:
         changed = one.changed
-        click.echo(f"    {changed.row.label}: {_effect(changed.level, changed.metric.unit)}")
+        print_words(f"    {changed.row.label}: {_effect(changed.level, changed.metric.unit)}")
     if len(block.members) > len(shown):
-        click.echo(f"    and {len(block.members) - len(shown)} more series; --all shows them")
+        print_words(f"    and {len(block.members) - len(shown)} more series; --all shows them")
 
 
 def print_pairs(pairs: PairsOfSet | None) -> None:
     """Of a set of nodes, print what the pairs of its nodes say: the test alone accuses none of them."""
     if pairs is not None:
-        click.echo(f"    its pairs       {pairs.words}")
+        print_words(f"    its pairs       {pairs.words}")
 
 
 _BLOCK_LINES = 4
@@ -244,9 +244,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
             }
         )
         return _exit_code(tally, causes)
-    click.echo(_first_line(tally, told, judged, since, _exit_code(tally, causes)), err=True)
+    print_words(_first_line(tally, told, judged, since, _exit_code(tally, causes)), err=True)
     for cause in causes:
-        click.echo(cause.words)
+        print_words(cause.words)
     shown = blocks if everything else blocks[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:
@@ -254,7 +254,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     if everything:
         _print_unclear(judged)
     if len(blocks) > len(shown):
-        click.echo(f"and {len(blocks) - len(shown)} more; --all or --json has them all")
+        print_words(f"and {len(blocks) - len(shown)} more; --all or --json has them all")
     return _exit_code(tally, causes)
 
 
@@ -302,7 +302,7 @@ def _print_unclear(judged: Judged) -> None:
         level = one.level
         if level.direction == "same" and level.verdict.value == "inconclusive":
             counts = f"{level.before_count} points before, {level.after_count} after"
-            click.echo(f"unclear: {one.row.label}, {one.metric.name}: {counts}: {level.reason}")
+            print_words(f"unclear: {one.row.label}, {one.metric.name}: {counts}: {level.reason}")
     lists = (
         ("too few points", judged.too_few),
         ("measured lately only beside other work", judged.disturbed),
@@ -311,7 +311,7 @@ def _print_unclear(judged: Judged) -> None:
     )
     for words, rows in lists:
         for row in rows:
-            click.echo(f"{words}: {row.label}")
+            print_words(f"{words}: {row.label}")
 
 
 def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str, code: Exit) -> str:

@@ -13,7 +13,7 @@ import click
 
 from hpcq.assets import user_name
 from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
-from hpcq.cli.output import Column, print_rows
+from hpcq.cli.output import Column, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -88,7 +88,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     if what == "result" and row_id(name) is None:
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
     write(existing(database), what, name, note, who)
-    click.echo(f"noted on {what} {name}", err=True)
+    print_words(f"noted on {what} {name}", err=True)
     return Exit.OK
 
 
@@ -138,7 +138,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
     count = (withdraw if undo else write)(existing(database), meant, Said(who, why))
     what = "1 result" if count == 1 else f"{count} results"
     again = "counts again" if count == 1 else "count again"
-    click.echo(f"{what} {again if undo else 'retracted'}", err=True)
+    print_words(f"{what} {again if undo else 'retracted'}", err=True)
     return Exit.OK
 
 
@@ -171,7 +171,7 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, da
     for run in names:
         click.echo(run)
     for words in weak_in(database, names):
-        click.echo(f"warning: {words}", err=True)
+        print_words(f"warning: {words}", err=True)
     return Exit.OK
 
 
@@ -225,7 +225,7 @@ def add_event(  # noqa: PLR0917 - Click passes by name
     if times[0] is not None and times[1] is not None and times[1] < times[0]:
         raise UserError(f"--until {end}: is before --at {begin}")
     count = write(database, kind, (times[0] or "", times[1]), places, Said(who, note))
-    click.echo(f"{count} new", err=True)
+    print_words(f"{count} new", err=True)
     return Exit.OK
 
 

@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, database_option, json_option, runs_option
-from hpcq.cli.output import Column, check_target, print_json, print_rows
+from hpcq.cli.output import Column, check_target, print_json, print_rows, print_words
 from hpcq.cli.read.results import RUN_COLUMNS
 from hpcq.errors import Exit, UserError
 
@@ -39,7 +39,7 @@ def check(database: Path, as_json: bool) -> int:
         print_json(found)
     else:
         for one in found:
-            click.echo(f"{'ok  ' if one.ok else 'BAD '} {one.item:<12} {one.found}")
+            print_words(f"{'ok  ' if one.ok else 'BAD '} {one.item:<12} {one.found}")
     return Exit.OK if all(one.ok for one in found) else Exit.ERROR
 
 
@@ -72,12 +72,12 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
         print_json(loaded)
         return code
     if code is Exit.INCOMPLETE:
-        click.echo(f"{loaded['run']}: no cluster has a plan yet: nothing was loaded", err=True)
+        print_words(f"{loaded['run']}: no cluster has a plan yet: nothing was loaded", err=True)
         return code
     print_rows(loaded["clusters"], _LOADED)
     for one in loaded["clusters"]:
         for note in one["notes"]:
-            click.echo(f"{one['cluster']}: {note}", err=True)
+            print_words(f"{one['cluster']}: {note}", err=True)
     return Exit.OK
 
 
@@ -103,7 +103,7 @@ def rejudge(run: str | None, database: Path) -> int:
         name = None if run is None else find_run(connection, run)
     done = read_again(database, judge, VERSION, name)
     kept = f"; {done.pruned_count} have no evidence any more and keep their findings" if done.pruned_count else ""
-    click.echo(
+    print_words(
         f"{done.judged_count} results judged by the rules of version {VERSION}, {done.changed_count} changed{kept}", err=True
     )
     return Exit.OK
@@ -137,7 +137,7 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
         return Exit.OK
     for name, one in merged.items():
         results = one.rows.get("result", 0)
-        click.echo(f"{name}: {one.new_count} runs new with {results} results, {one.known_count} were there already", err=True)
+        print_words(f"{name}: {one.new_count} runs new with {results} results, {one.known_count} were there already", err=True)
     return Exit.OK
 
 
@@ -160,7 +160,7 @@ def export_notes(file: Path, database: Path) -> int:
     content = exported(database)
     write_text(file, json.dumps(content, indent=1) + "\n", mode=0o600)
     counts = [f"{len(rows)} of {name}" for name, rows in content.items() if isinstance(rows, list) and rows]
-    click.echo(f"{file}: {', '.join(counts) or 'there are no notes'}", err=True)
+    print_words(f"{file}: {', '.join(counts) or 'there are no notes'}", err=True)
     return Exit.OK
 
 
@@ -187,8 +187,8 @@ def import_notes(file: Path, database: Path, as_json: bool) -> int:
         print_json(asdict(found))
     else:
         for words in found.left_out:
-            click.echo(f"left out: {words}", err=True)
-        click.echo(f"{found.new_count} new, {found.known_count} were there already, {len(found.left_out)} left out", err=True)
+            print_words(f"left out: {words}", err=True)
+        print_words(f"{found.new_count} new, {found.known_count} were there already, {len(found.left_out)} left out", err=True)
     return Exit.INCOMPLETE if found.left_out else Exit.OK
 
 
@@ -218,7 +218,7 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
         return Exit.OK
     sizes = f"{units.human(found.bytes_before, 'bytes')} before, {units.human(found.bytes_after, 'bytes')} now"
     word = "would become" if dry_run else "became"
-    click.echo(
+    print_words(
         f"runs before {before}: {found.run_count}; {found.value_count} values {word} {found.rollup_count} points; {sizes}",
         err=True,
     )
@@ -249,9 +249,9 @@ def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
         known = node_ids(connection, cluster)
         strangers = sorted({node for node, _ in pairs} - known.keys())
         news = set_groups(connection, cluster, kind, pairs, units.utc_now())
-    click.echo(f"{news} nodes with a new group", err=True)
+    print_words(f"{news} nodes with a new group", err=True)
     if strangers:
-        click.echo(f"never measured, so left out: {', '.join(strangers[:12])}", err=True)
+        print_words(f"never measured, so left out: {', '.join(strangers[:12])}", err=True)
     return Exit.OK
 
 

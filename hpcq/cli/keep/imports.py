@@ -13,7 +13,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.output import print_json
+from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -169,21 +169,21 @@ def _print(done: ImportReport, notes: Sequence[str]) -> None:
         if done.new_result_count or done.new_value_count
         else "nothing new"
     )
-    click.echo(f"{done.cluster}: {made}{kept}; {runs}", err=True)
-    click.echo(f"tests: {_some(done.tests)}; imported: no evidence stands behind these values", err=True)
+    print_words(f"{done.cluster}: {made}{kept}; {runs}", err=True)
+    print_words(f"tests: {_some(done.tests)}; imported: no evidence stands behind these values", err=True)
     for note in notes[:_SHOWN]:
-        click.echo(f"note: {note}", err=True)
+        print_words(f"note: {note}", err=True)
     if len(notes) > _SHOWN:
-        click.echo(f"and {len(notes) - _SHOWN} more notes: --json has them all", err=True)
+        print_words(f"and {len(notes) - _SHOWN} more notes: --json has them all", err=True)
     if done.new_fact_count:
-        click.echo(f"facts: attached to {units.count_of(done.new_fact_count, 'end')} of jobs", err=True)
+        print_words(f"facts: attached to {units.count_of(done.new_fact_count, 'end')} of jobs", err=True)
     if done.late_facts:
         words = "their first fact is later than some of their results, which have no facts"
-        click.echo(f"warning: {_some(done.late_facts)}: {words}", err=True)
+        print_words(f"warning: {_some(done.late_facts)}: {words}", err=True)
     if done.unknown_nodes:
-        click.echo(f"warning: facts of nodes without a result, left out: {_some(done.unknown_nodes)}", err=True)
+        print_words(f"warning: facts of nodes without a result, left out: {_some(done.unknown_nodes)}", err=True)
     if done.last_utc > units.utc_text(dt.datetime.now(dt.UTC) + dt.timedelta(days=1)):
-        click.echo(f"warning: the newest value is of {done.last_utc[:16]} UTC, which is in the future", err=True)
+        print_words(f"warning: the newest value is of {done.last_utc[:16]} UTC, which is in the future", err=True)
 
 
 def _some(names: list[str]) -> str:

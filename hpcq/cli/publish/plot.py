@@ -10,7 +10,7 @@ import click
 
 from hpcq.cli.judge.regressions import whole_stretch
 from hpcq.cli.options import Verbs, chosen_results, database_option, filter_options, since_option
-from hpcq.cli.output import check_target, write_out
+from hpcq.cli.output import check_target, print_words, write_out
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def heatmap(run: str | None, wanted: Selection, target: Path, database: Path) ->
         found = query.summaries(connection, selection, metric=selection.metric)
         matrices = make_matrices(found, pairs_of_run(connection, name), node_groups(connection))
     if not matrices:
-        click.echo(f"{_NOTHING}: a heat map needs at least 3 nodes of one cluster" if found else _NOTHING, err=True)
+        print_words(f"{_NOTHING}: a heat map needs at least 3 nodes of one cluster" if found else _NOTHING, err=True)
         return Exit.INCOMPLETE
     from hpcq.reports.figures import heatmap_figure
 
@@ -159,7 +159,7 @@ def _kind(target: Path) -> str:
 
 
 def _nothing(metric: str | None) -> int:
-    click.echo(_NOTHING + (f" of {metric}" if metric else ""), err=True)
+    print_words(_NOTHING + (f" of {metric}" if metric else ""), err=True)
     return Exit.INCOMPLETE
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import database_option, filter_options, json_option, runs_option, since_option
-from hpcq.cli.output import check_target, print_json
+from hpcq.cli.output import check_target, print_json, print_words
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def report(  # noqa: PLR0917 - Click passes by name
     if as_json:
         print_json({"run": run, "report": str(written.absolute()), "judged": judged.to_json()})
     else:
-        click.echo(judged.first_line, err=True)
+        print_words(judged.first_line, err=True)
         click.echo(str(written))
     return judged.exit_code
 
@@ -116,9 +116,9 @@ def _stretch(database: Path, since: str, wanted: Selection, path: Path | None, *
         said["causes"] = [one.to_json() for one in judged.causes]
         print_json({"since": since, "report": str(place.absolute()), **said})
     else:
-        click.echo(f"{judged.verdict.shown}: {judged.series.first_line('series', 'series')}", err=True)
+        print_words(f"{judged.verdict.shown}: {judged.series.first_line('series', 'series')}", err=True)
         for one in judged.reasons:
-            click.echo(f"  {one}", err=True)
+            print_words(f"  {one}", err=True)
         click.echo(str(place))
     return judged.exit_code
 
@@ -136,8 +136,8 @@ def _site(database: Path, folder: Path, *, as_json: bool) -> int:
         print_json({"index": str(told.index.absolute()), "verdicts": verdicts, **counts})
     else:
         for name, verdict in told.verdicts.items():
-            click.echo(f"{name}: {verdict.shown}", err=True)
-        click.echo(f"{told.written} pages written, {told.kept} as they were", err=True)
+            print_words(f"{name}: {verdict.shown}", err=True)
+        print_words(f"{told.written} pages written, {told.kept} as they were", err=True)
         click.echo(str(told.index))
     return told.exit_code
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import Verbs, database_option, json_option
-from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def show_facts(node: str, moment: str | None, only: str | None, database: Path, 
     if as_json:
         print_json({**found.head(), "facts": chosen})
         return Exit.OK
-    click.echo(_where(found), err=True)
+    print_words(_where(found), err=True)
     rows = [{"fact": name, "value": str(value)} for name, value in chosen.items()]
     print_rows(rows, [Column("fact"), Column("value", wrap=True)], empty="no fact of that name")
     return Exit.OK
@@ -80,7 +80,7 @@ def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_
         print_json([{"a": one.head(), "b": other.head(), "changed": changes} for one, other, changes in found])
         return Exit.OK
     for one, other, changes in found:
-        click.echo(f"a: {_where(one)}\nb: {_where(other)}", err=True)
+        print_words(f"a: {_where(one)}\nb: {_where(other)}", err=True)
         print_rows(
             [_row(change) for change in changes],
             [Column("fact", wrap=True), Column("a", wrap=True), Column("b", wrap=True)],

@@ -12,7 +12,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, json_option
-from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def kernels(context: click.Context, as_json: bool) -> int:
     else:
         print_rows(found, _LIST)
     for message in unread:
-        click.echo(f"warning: {message}", err=True)
+        print_words(f"warning: {message}", err=True)
     return Exit.ERROR if unread else Exit.OK
 
 
@@ -114,8 +114,8 @@ def new(name: str, mpi: bool) -> int:
     from hpcq.definition.described import write_skeleton
 
     path = write_skeleton(name, mpi=mpi)
-    click.echo(f"wrote {path}: fill it in, save an output of the program, then")
-    click.echo(f"  hpcq kernels check {path} --sample FILE")
+    print_words(f"wrote {path}: fill it in, save an output of the program, then")
+    print_words(f"  hpcq kernels check {path} --sample FILE")
     return Exit.OK
 
 
@@ -190,7 +190,7 @@ def _refused(outcome: str, reason: str, *, as_json: bool) -> int:
     if as_json:
         print_json([{"size": None, "outcome": outcome, "reason": reason, "metrics": {}}])
     else:
-        click.echo(f"{outcome}: {reason}")
+        print_words(f"{outcome}: {reason}")
     return Exit.ERROR
 
 
@@ -212,9 +212,9 @@ def _print_sample(kernel: Kernel, found: Read, *, as_json: bool) -> None:
     print_rows(rows, _SAMPLE, empty="no metric")
     for one in results:
         if one["reason"]:
-            click.echo(f"invalid: {'' if one['size'] is None else 'size ' + str(one['size']) + ': '}{one['reason']}")
+            print_words(f"invalid: {'' if one['size'] is None else 'size ' + str(one['size']) + ': '}{one['reason']}")
     for said in found.said:
-        click.echo(f"warning of the program: {said}")
+        print_words(f"warning of the program: {said}")
 
 
 def _human(kernel: Kernel, name: str, value: float) -> str:
@@ -223,15 +223,15 @@ def _human(kernel: Kernel, name: str, value: float) -> str:
 
 
 def _print_kernel(one: Kernel) -> None:
-    click.echo(f"{one.name} ({one.program}): {one.summary}\n\n{one.method}\n")
+    print_words(f"{one.name} ({one.program}): {one.summary}\n\n{one.method}\n")
     if one.described is not None:
-        click.echo(f"described in {one.described.path}; shape: {one.described.shape.value}\n")
+        print_words(f"described in {one.described.path}; shape: {one.described.shape.value}\n")
     rows = [
         {"name": option.name, "allowed": _allowed(option), "default": json.dumps(option.default), "help": option.help}
         for option in one.options
     ]
     print_rows(rows, _OPTIONS)
-    click.echo()
+    print_words()
     print_rows(one.metrics, _METRICS)
 
 

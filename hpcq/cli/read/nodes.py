@@ -21,7 +21,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, cell, print_json, print_rows, verdict_style
+from hpcq.cli.output import Column, cell, print_json, print_rows, print_words, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -250,18 +250,18 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
 
 def _print_story(story: NodeStory, since: str, told: dict[str, list[str]], *, everything: bool) -> None:
     for word, text in _head(story, since):
-        click.echo(f"{word:<14}{text}")
+        print_words(f"{word:<14}{text}")
     for name, word in (("judged", "judged"), ("flaws", "evidence"), ("failing", "failing"), ("together", "together")):
         first = told[name] if everything else told[name][:_TOLD_SHOWN]
         for text in first:
-            click.echo(f"{word:<14}{text}")
+            print_words(f"{word:<14}{text}")
         if len(told[name]) > len(first):
-            click.echo(f"{word:<14}and {len(told[name]) - len(first)} more; --all shows them")
+            print_words(f"{word:<14}and {len(told[name]) - len(first)} more; --all shows them")
     rows = [{**asdict(one), "size_text": one.size_text} for one in story.partners]
     shown = rows if everything else rows[:_PARTNERS_SHOWN]
     _part(f"slowest partners since {since}", shown, _PARTNER)
     if len(rows) > len(shown):
-        click.echo(f"and {len(rows) - len(shown)} more; --all shows them")
+        print_words(f"and {len(rows) - len(shown)} more; --all shows them")
     _part("recorded changes", story.changes, _CHANGE)
     _part("events", story.events, _EVENT)
     facts = [{"fact": name, "value": units.human_of(name, value)} for name, value in story.facts.items()]
@@ -282,7 +282,7 @@ def _head(story: NodeStory, since: str) -> list[tuple[str, str]]:
 
 
 def _part(title: str, rows: Any, columns: tuple[Column, ...]) -> None:
-    click.echo(f"\n{title}" + ("" if rows else ": none"))
+    print_words(f"\n{title}" + ("" if rows else ": none"))
     if rows:
         kept = tuple(one for one in columns if any(cell(one, row) for row in rows))
         print_rows(rows, kept)
@@ -312,7 +312,7 @@ def _moment_before(connection: Connection, age: str) -> str:
 
 def _tell_cut(count: int, limit: int | None, *, as_json: bool) -> None:
     if limit is not None and count > limit and not as_json:
-        click.echo(f"and {count - limit} more; --limit shows more", err=True)
+        print_words(f"and {count - limit} more; --limit shows more", err=True)
 
 
 def _minute(utc: str | None) -> str:

@@ -25,7 +25,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, json_text, plain_lines, print_rows, verdict_style
+from hpcq.cli.output import Column, json_text, plain_lines, print_rows, print_words, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def sql(query: str, limit: int | None, database: Path, as_json: bool) -> int:
             write(text)
         more = next(found.rows, None) is not None
     if more:
-        click.echo(f"the first {limit} rows; there are more: --limit", err=True)
+        print_words(f"the first {limit} rows; there are more: --limit", err=True)
     return Exit.OK
 
 
@@ -156,7 +156,7 @@ def _lines(found: Answer, limit: int | None) -> Iterator[str]:
     rows = islice(found.rows, limit)
     first = next(rows, None)
     if first is None:
-        click.echo(_NO_ROW, err=True)
+        print_words(_NO_ROW, err=True)
     yield from plain_lines(chain(() if first is None else [first], rows), _columns(found))
 
 

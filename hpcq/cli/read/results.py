@@ -26,7 +26,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, as_mapping, outcome_style, print_json, print_rows
+from hpcq.cli.output import Column, as_mapping, outcome_style, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -124,15 +124,15 @@ def print_gates(verdicts: Sequence[GateVerdict]) -> None:
     for one in verdicts:
         place = f"{one.series.cluster}: {one.series.client} > {one.series.server}"
         if one.verdict == "failed":
-            click.echo(f"gate failed: {place} {one.series.kernel}: {one.words}: must be {one.bound}")
+            print_words(f"gate failed: {place} {one.series.kernel}: {one.words}: must be {one.bound}")
         elif one.verdict == "inconclusive":
             open_gates.setdefault((one.gate, one.reason), []).append(place)
     for (gate, reason), places in open_gates.items():
         more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
-        click.echo(f"gate inconclusive: {gate}: {reason} ({', '.join(places[:_PLACES])}{more})")
+        print_words(f"gate inconclusive: {gate}: {reason} ({', '.join(places[:_PLACES])}{more})")
     if verdicts:
         counts = Counter(one.verdict.value for one in verdicts)
-        click.echo(
+        print_words(
             f"gates: {', '.join(f'{counts[word]} {word}' for word in ('pass', 'failed', 'inconclusive') if counts[word])}"
         )
 
@@ -163,7 +163,7 @@ def print_distances(distances: Sequence[Distance]) -> None:
     for one in distances:
         trips = [f"{units.human(ns, 'ns')} {where}" for ns, where in _trips(one) if ns is not None]
         ends = f"{f'over {one.network}; ' if one.network else ''}there is {one.from_cluster} to {one.to_cluster}"
-        click.echo(f"{one.link}: {ends}; round trip {', '.join(trips) or 'not measured'}", err=True)
+        print_words(f"{one.link}: {ends}; round trip {', '.join(trips) or 'not measured'}", err=True)
     rows = [
         {"link": one.link, "network": one.network, **asdict(test), "size_text": test.size_text, "ratio": _ratio(test.ratio)}
         for one in distances
@@ -176,7 +176,7 @@ def print_distances(distances: Sequence[Distance]) -> None:
 def print_links(linked: Sequence[Distance]) -> None:
     """Print the links of a run, and first how many of them were measured."""
     told = f"{sum(map(bool, (one.tests for one in linked)))} of {len(linked)} links judged"
-    click.echo(told if linked else "no link judged: this run has none", err=True)
+    print_words(told if linked else "no link judged: this run has none", err=True)
     print_distances(linked)
 
 
@@ -216,7 +216,7 @@ def print_findings(connection: Connection, selection: Selection, judged: RunJudg
     result_count, seen_count = evidence_counts(connection, selection)
     if not as_json:
         none = f"no evidence judged: {f'none of {result_count} results has any' if result_count else 'there is no result'}"
-        click.echo(f"{seen_count} of {result_count} results judged by their evidence" if seen_count else none, err=True)
+        print_words(f"{seen_count} of {result_count} results judged by their evidence" if seen_count else none, err=True)
     found = cut([dict(as_mapping(one)) for one in findings_of(connection, selection)], limit, as_json=as_json)
     print_rows(found, _FINDING, as_json=as_json, empty="no finding")
     return judged.exit_code if seen_count else judged.exit_code or Exit.INCOMPLETE
@@ -242,7 +242,7 @@ def flaws_of(connection: Connection, selection: Selection) -> list[Flaw]:
 def print_flaws(flaws: Iterable[Flaw]) -> None:
     """Print flaws of nodes, one a line: they may explain what follows."""
     for one in flaws:
-        click.echo(f"evidence  {one.cluster}: {one.words}", err=True)
+        print_words(f"evidence  {one.cluster}: {one.words}", err=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def ordered(rows: Sequence[dict[str, Any]], sort: str | None) -> list[dict[str, 
 def cut(rows: list[dict[str, Any]], limit: int | None, *, as_json: bool) -> list[dict[str, Any]]:
     """The first `limit` rows, and a word on standard error about the rest."""
     if limit is not None and len(rows) > limit and not as_json:
-        click.echo(f"the first {limit} of {len(rows)} rows; --limit shows more", err=True)
+        print_words(f"the first {limit} of {len(rows)} rows; --limit shows more", err=True)
     return rows[:limit]
 
 
@@ -313,7 +313,7 @@ def print_lost_tries(found: Sequence[LostTries]) -> None:
     for one in sorted(found, key=lambda one: not one.died):
         tries = "1 try" if one.count == 1 else f"{one.count} tries"
         words = f"{one.cluster}: {tries} of {one.kernel} brought nothing before a later one did: {one.reason}"
-        click.echo(f"{words} ({', '.join(one.pairs)})", err=True)
+        print_words(f"{words} ({', '.join(one.pairs)})", err=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def print_toolchains(rows: Sequence[ToolchainRow], *, as_json: bool) -> int:
     Returns the exit code.
     """
     if not rows:
-        click.echo("no test of this run was measured with two toolchains", err=True)
+        print_words("no test of this run was measured with two toolchains", err=True)
     if as_json:
         print_json({"toolchains": [asdict(one) for one in rows]})
     elif rows:
@@ -388,11 +388,11 @@ def _print_table(rows: Sequence[ToolchainRow]) -> None:
     empty = {name for name in ("variant", "left_out_count") if not any(getattr(row, name) for row in rows)}
     print_rows([_row(one, names) for one in rows], [one for one in columns if one.name not in empty])
     if "left_out_count" not in empty:
-        click.echo("left out: values beside other work, see docs/evidence.md", err=True)
+        print_words("left out: values beside other work, see docs/evidence.md", err=True)
     usual = sum(row.disturbed for row in rows)
     if usual:
         words = "rows measured beside other work in most of their jobs, which counts as usual"
-        click.echo(f"{words}: {usual} of {len(rows)}", err=True)
+        print_words(f"{words}: {usual} of {len(rows)}", err=True)
 
 
 def _row(one: ToolchainRow, names: Sequence[str]) -> dict[str, Any]:
@@ -512,7 +512,7 @@ def _show(connection: Connection, selection: Selection, shown: _Shown, judged: R
         else:
             print_grouped(connection, selection, shown.by, sort=shown.sort, limit=shown.limit, as_json=True)
         return
-    click.echo(judged.first_line, err=True)
+    print_words(judged.first_line, err=True)
     print_flaws(flaws_of(connection, selection))
     if shown.by is not None:
         print_grouped(connection, selection, shown.by, sort=shown.sort, limit=shown.limit, as_json=False)
@@ -522,7 +522,7 @@ def _show(connection: Connection, selection: Selection, shown: _Shown, judged: R
         _print_medians(connection, selection, shown)
     print_gates(judged.gates)
     if selection.run is None:
-        click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
+        print_words("gates belong to one run: hpcq results RUN judges them", err=True)
 
 
 def _show_links(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> int:
@@ -637,19 +637,19 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             told["flaws"] = flaws_of(connection, selection)
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run)]})
         else:
-            click.echo(judged.first_line, err=True)
+            print_words(judged.first_line, err=True)
             print_flaws(flaws_of(connection, selection))
             print_summaries(connection, query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
             print_lost_tries(lost_tries(connection, run.run))
-            click.echo()
+            print_words()
             linked = distances(connection, run.run)
             if linked:
                 print_distances(linked)
-                click.echo()
+                print_words()
             print_rows(runs, RUN_COLUMNS)
             print_gates(judged.gates)
-            click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
+            print_words(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
             _print_evidence(finding_groups(connection, run.run))
     return judged.exit_code
 
@@ -691,7 +691,7 @@ def _print_missing(rows: Sequence[ResultRow]) -> None:
         more = f" and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
         count = "1 result" if len(found) == 1 else f"{len(found)} results"
         words = f"{cluster}: {count} {outcome.replace('_', ' ')}: {reason} ({', '.join(pairs[:3])}{more})"
-        click.echo(words, err=True)
+        print_words(words, err=True)
 
 
 def _print_evidence(groups: Sequence[FindingGroup]) -> None:
@@ -701,4 +701,4 @@ def _print_evidence(groups: Sequence[FindingGroup]) -> None:
         counts[one.rule] += one.result_count
     if counts:
         said = ", ".join(f"{rule} {count}" for rule, count in counts.most_common())
-        click.echo(f"evidence  {said} (`hpcq results --findings`)")
+        print_words(f"evidence  {said} (`hpcq results --findings`)")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,10 @@ from hpcq.errors import Exit
 if TYPE_CHECKING:
     from hpcq.store.query import ResultDetail
 
+#: Characters in a line elsewhere than on a terminal.
 _WIDTH = 118
+#: No column of a narrow terminal has less.
+_COLUMN_MIN = 12
 #: One interval is no course.
 _INTERVALS_MIN = 2
 #: Sources of counters shown without --all: those about the network path and the test's own process.
@@ -111,10 +116,11 @@ def page(
 def _head(found: ResultDetail, words: Mapping[str, str]) -> Iterator[str]:
     one = found.result
     size = f", {_shown('message_bytes', one.message_bytes)}" if one.message_bytes is not None else ""
-    yield f"result {one.result_id}: {one.kernel}{size}, {one.client} > {one.server}, cluster {one.cluster}"
+    yield from _lines(f"result {one.result_id}: {one.kernel}{size}, {one.client} > {one.server}, cluster {one.cluster}")
     lasted = f", {units.human(found.duration_ns, 'ns')} long" if found.duration_ns else ""
     when = f"{one.started_utc[:19].replace('T', ' ')} UTC{lasted}" if one.started_utc else "not started"
-    yield f"{one.outcome.replace('_', ' ')}: {when}; run {one.run}, test {one.test_no}, repetition {one.repetition_no}"
+    numbers = f"run {one.run}, test {one.test_no}, repetition {one.repetition_no}"
+    yield from _lines(f"{one.outcome.replace('_', ' ')}: {when}; {numbers}")
     if one.reason:
         yield from _wrapped("why", one.reason)
     if found.retracted:
@@ -292,22 +298,31 @@ def _title(*words: str) -> Iterator[str]:
     yield words[0] if len(words) == 1 else f"{words[0]}: {' | '.join(words[1:])}"
 
 
+def _width() -> int:
+    """Characters in a line: of the terminal, but no more than can be read."""
+    return min(_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
+
+
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns side by side; the last one wraps below itself."""
+    """Columns side by side, at most 44 characters wide but for the last; a cell that is longer wraps below itself."""
     lines = [tuple(row) for row in rows]
     if not lines:
         return
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
-    widths = [min(width, 44) for width in widths]
-    before = 2 + sum(width + 2 for width in widths)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    widths[:-1] = [min(width, 44) for width in widths[:-1]]
+    while sum(widths) + 2 * len(widths) > _width() and max(widths) > _COLUMN_MIN:
+        widths[widths.index(max(widths))] -= 1
     for line in lines:
-        start = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(line[:-1], widths, strict=True))
-        last = textwrap.wrap(line[-1], max(30, _WIDTH - before)) or [""]
-        yield (start + last[0]).rstrip()
-        for more in last[1:]:
-            yield " " * before + more
+        parts = [textwrap.wrap(cell, width) or [""] for cell, width in zip(line, widths, strict=True)]
+        for shown in zip_longest(*parts, fillvalue=""):
+            yield ("  " + "  ".join(f"{part:<{width}}" for part, width in zip(shown, widths, strict=True))).rstrip()
 
 
 def _wrapped(label: str, text: str, indent: int = 0) -> Iterator[str]:
     start = " " * indent + f"{label}: "
-    yield from textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=" " * (indent + 2)) or [start]
+    yield from textwrap.wrap(text, _width(), initial_indent=start, subsequent_indent=" " * (indent + 2)) or [start]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """A sentence over as many lines as it needs."""
+    yield from textwrap.wrap(text, _width(), subsequent_indent="    ")

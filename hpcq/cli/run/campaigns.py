@@ -22,7 +22,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
-from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.definition.model import places_of, running
 from hpcq.described.output import command
 from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
@@ -76,7 +76,7 @@ def print_plan(plan: Plan) -> None:
     lines += [f"  alone    {_few(alone)}"] if alone else []
     for one in sets[len(alone) :]:
         lines.append(f"  together {len(nodes_of_pair(one))} nodes: {one[0]},{one[1]}")
-    click.echo("\n".join(lines))
+    print_words("\n".join(lines))
 
 
 def _repeated(plan: Plan, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -201,11 +201,16 @@ def _ended_lines(watch: Watch) -> list[str]:
 
 
 def _ended_line(one: EndedTest) -> str:
-    """`alpha: n1 > n2: tcp_stream 128 KiB: 191.2 Mbit/s: ok`."""
+    """`alpha: n1 > n2: tcp_stream 128 KiB: 191.2 Mbit/s, 98 % of usual: ok`."""
     size = f" {units.human(one.message_bytes, 'bytes')}" if one.message_bytes is not None else ""
-    shown = (
-        f"{units.human_of(one.metric, one.value)}: ok" if one.value is not None else f"no value: {one.reason or 'not measured'}"
-    )
+    if one.value is None:
+        shown = f"no value: {one.reason or 'not measured'}"
+    elif one.share is None:
+        shown = f"{units.human_of(one.metric, one.value)}: ok"
+    else:
+        outcome = f"not ok, {one.share.bound}" if one.share.bound else "ok"
+        percent = f"{100 * one.share.ratio:.0f} % of {one.share.source}"
+        shown = f"{units.human_of(one.metric, one.value)}, {percent}: {outcome}"
     return visible(f"{one.cluster}: {one.client} > {one.server}: {one.kernel}{size}: {shown}")
 
 
@@ -233,13 +238,13 @@ def _lines(run: RunFolder, done: threading.Event) -> None:
     watch = Watch(run)
     for status in _looks(watch, done):
         for line in _ended_lines(watch):
-            click.echo(line, err=True)
+            print_words(line, err=True)
         for one in status.clusters:
             stage, attempts, at = said.get(one.name, ("", 0, 0.0))
             now, count = time.monotonic(), one.counts.get("attempt_count", 0)
             if one.stage != stage or (count != attempts and now - at > _LINE_EVERY_S):
                 said[one.name] = one.stage, count, now
-                click.echo(progress_line(one), err=True)
+                print_words(progress_line(one), err=True)
 
 
 def _looks(watch: Watch, done: threading.Event) -> Iterator[RunStatus]:
@@ -270,17 +275,17 @@ def progress_line(cluster: ClusterStatus) -> str:
 def print_status(status: RunStatus) -> None:
     """Print the run's state as a table to standard output, and what stopped a cluster to standard error."""
     for line in (f"run {status.run}", *coverage_lines(status)):
-        click.echo(line, err=not sys.stdout.isatty())
+        print_words(line, err=not sys.stdout.isatty())
     print_rows([_row(cluster) for cluster in status.clusters], _COLUMNS)
     for cluster in status.clusters:
         if cluster.counts.get("waiting"):
-            click.echo(f"{cluster.name}: {cluster.counts['waiting']}", err=not sys.stdout.isatty())
+            print_words(f"{cluster.name}: {cluster.counts['waiting']}", err=not sys.stdout.isatty())
         for one in cluster.counts.get("powered_down", ()):
             seen = units.parse_utc(one["since_utc"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
             words = powered_down_words(one["cluster"], one["nodes"])
-            click.echo(f"{cluster.name}: {words} (seen {seen})", err=not sys.stdout.isatty())
+            print_words(f"{cluster.name}: {words} (seen {seen})", err=not sys.stdout.isatty())
         if cluster.error:
-            click.echo(f"{cluster.name}: {cluster.error}", err=True)
+            print_words(f"{cluster.name}: {cluster.error}", err=True)
 
 
 def coverage_lines(status: RunStatus) -> list[str]:
@@ -427,7 +432,7 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     left = cancel_run(found, _say)
     shown = _print_status(found, as_json)
     for words in left:
-        click.echo(f"still there: {words}", err=True)
+        print_words(f"still there: {words}", err=True)
     return Exit.INCOMPLETE if left else shown
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import clusters_option, json_option, refuse_beside
-from hpcq.cli.output import print_json
+from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check(files: tuple[str, ...], schema: str | None, cluster_folders: Sequence[
         print_json({"files": [asdict(one) for one in found], "errors": [one.message for one in failures]})
     else:
         for one in found:
-            click.echo(f"ok  {one.kind:<9} {one.file}: {one.says}")
+            print_words(f"ok  {one.kind:<9} {one.file}: {one.says}")
     if not failures:
         return Exit.OK
     from hpcq.cli.main import complain

@@ -9,7 +9,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import clusters_option, json_option, runs_option
-from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit
 
 _COLUMNS = (
@@ -88,5 +88,5 @@ def clean(  # noqa: PLR0917 - Click passes by name
         print_rows(rows, _COLUMNS, empty=none)
     if going and not removing:
         size = units.human(sum(one.size_bytes for one in going), "bytes")
-        click.echo(f"nothing was removed: --remove removes {len(going)} folders, {size}", err=True)
+        print_words(f"nothing was removed: --remove removes {len(going)} folders, {size}", err=True)
     return Exit.OK

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import Verbs, clusters_option, json_option
-from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def new(folder: Path, **given: Any) -> int:
     found = look_around(wishes, _ask, free)
     file, campaign = paths(found.name)
     write_files({file: found.cluster_text(), campaign: found.campaign_text()})
-    click.echo(f"{file}: {found.version}")
-    click.echo(f"{campaign}: a first campaign")
+    print_words(f"{file}: {found.version}")
+    print_words(f"{campaign}: a first campaign")
     outcome = _check(file, as_json=False)
     words = f"hpcq run {campaign}" if outcome == Exit.OK else f"change {file}, then hpcq cluster check {found.name}"
-    click.echo(f"next: {words}", err=True)
+    print_words(f"next: {words}", err=True)
     return outcome
 
 
@@ -103,10 +103,10 @@ def _ask(what: str, option: str, choices: Sequence[Choice]) -> str:
     if not sys.stdin.isatty():
         if not choices:
             raise UserError(f"{what}: hpcq cannot know it: {option} must say it")
-        click.echo(f"{what}: {choices[0].value}, of {values} ({option} names another)", err=True)
+        print_words(f"{what}: {choices[0].value}, of {values} ({option} names another)", err=True)
         return choices[0].value
     for one in choices:
-        click.echo(f"    {one.value:<16} {one.words}".rstrip(), err=True)
+        print_words(f"    {one.value:<16} {one.words}".rstrip(), err=True)
     return str(click.prompt(what, default=choices[0].value if choices else None, err=True))
 
 
@@ -138,9 +138,9 @@ def _check(path: Path, *, as_json: bool) -> int:
     else:
         for one in items:
             mark = "ok  " if one.ok else "BAD "
-            click.echo(f"{mark} {one.item:<16} {one.found}")
+            print_words(f"{mark} {one.item:<16} {one.found}")
             if one.advice:
-                click.echo(f"     {'':<16} -> {one.advice}")
+                print_words(f"     {'':<16} -> {one.advice}")
     return Exit.OK if all(one.ok for one in items) else Exit.ERROR
 
 
@@ -168,10 +168,10 @@ def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     if as_json:
         print_json(made)
         return Exit.OK
-    click.echo(f"{made['host']}: {made['compiler_version']}")
+    print_words(f"{made['host']}: {made['compiler_version']}")
     if made["mpi_version"]:
-        click.echo(f"{made['mpi_compiler']}: {made['mpi_version']}")
+        print_words(f"{made['mpi_compiler']}: {made['mpi_version']}")
     for program, facts in made["programs"].items():
         kept = f"  kept since {made['built_utc'][:19]}Z" if program in made["kept"] else ""
-        click.echo(f"{made['root']}/bin/{program}  sha256 {facts['sha256'][:16]}  build {facts['build_id'][:16]}{kept}")
+        print_words(f"{made['root']}/bin/{program}  sha256 {facts['sha256'][:16]}  build {facts['build_id'][:16]}{kept}")
     return Exit.OK

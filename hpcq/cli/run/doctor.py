@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
-from hpcq.cli.output import print_json
+from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit
 from hpcq.units import count_of
 
@@ -42,10 +42,10 @@ def doctor(reach: bool, database: Path, runs_folder: Path, cluster_folders: Sequ
     else:
         counts = Counter(one.state for one in told)
         said = ", ".join(f"{counts[state]} {mark.strip()}" for state, mark in _MARKS.items() if counts[state])
-        click.echo(f"{len(told) - counts['open']} of {count_of(len(told), 'item')} checked: {said}")
+        print_words(f"{len(told) - counts['open']} of {count_of(len(told), 'item')} checked: {said}")
         for one in told:
-            click.echo(f"{_MARKS[one.state]} {one.area:<13} {one.item}: {one.found}")
+            print_words(f"{_MARKS[one.state]} {one.area:<13} {one.item}: {one.found}")
             if one.advice and one.state != "ok":
-                click.echo(f"     {'':<13} {one.advice}")
+                print_words(f"     {'':<13} {one.advice}")
     states = {one.state for one in told}
     return Exit.ERROR if "bad" in states else Exit.INCOMPLETE if "open" in states else Exit.OK

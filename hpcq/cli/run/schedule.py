@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from hpcq.cli.options import Verbs, json_option
-from hpcq.cli.output import Column, print_rows
+from hpcq.cli.output import Column, print_rows, print_words
 from hpcq.errors import Exit, UserError
 from hpcq.runner.watch.schedule import KINDS
 
@@ -64,7 +64,7 @@ def add(  # noqa: PLR0917 - Click passes by name
     for place, text in shown(entry).items():
         click.echo(f"{place}:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
     if dry_run:
-        click.echo("nothing was written: --dry-run", err=True)
+        print_words("nothing was written: --dry-run", err=True)
         return Exit.OK
     install(entry)
     return Exit.OK
@@ -174,6 +174,6 @@ def tick_entry(name: str) -> int:
 
     code = tick(name)
     if code is None:
-        click.echo(f"{name} is still at work; nothing was started", err=True)
+        print_words(f"{name} is still at work; nothing was started", err=True)
         return Exit.OK
     return code

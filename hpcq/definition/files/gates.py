@@ -89,14 +89,19 @@ def read_expect(document: Document, tests: Sequence[Test]) -> list[Gate]:
         gates = [
             Gate("throughput_bps", test.kernel, GateStatistic.MEDIAN, LINK_SHARE, None, test.parameters, against, expected=True)
             for test in tests
-            if test.kernel in _STREAMS and not test.parameters.get("rate_bps")
-            if int(str(test.parameters.get("message_bytes", 0))) >= LINK_MESSAGE_BYTES
+            if fills_a_link(test.kernel, test.parameters)
         ]
         if not gates and tested and document.clean(("tests",)):
             hint = f"{', '.join(_STREAMS)} with messages of 64 KiB or more and no rate can"
             document.complain(place, "link: none of the tests can fill a link: must be a test that can", hint)
         return gates
     return [gate for metric, value in wanted.items() for gate in _expected(document, metric, value, tested)]
+
+
+def fills_a_link(name: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a test of this kernel sends so much that the link is what bounds it."""
+    large = int(str(parameters.get("message_bytes", 0))) >= LINK_MESSAGE_BYTES
+    return name in _STREAMS and large and not parameters.get("rate_bps")
 
 
 def _expected(document: Document, name: str, value: Any, tested: Mapping[str, Kernel]) -> list[Gate]:
