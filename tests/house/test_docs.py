@@ -1,7 +1,8 @@
 """Documentation that cannot rot: the reference is generated, examples and marked blocks are run, links lead somewhere.
 
 A block of commands (fenced, or indented by four) below the line `<!-- run -->` is run, line by line, in a folder with loaded
-runs and a few CSV files. `<!-- run 3 -->` expects that exit code of its last line.
+runs and a few CSV files. `<!-- run 3 -->` expects that exit code of its last line. The tutorial's test types those below
+`<!-- lab -->`. Every other one is marked `<!-- by hand: why -->`, and its commands are at least ones that hpcq takes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import click
 import pytest
 
 from hpcq import assets
+from hpcq.cli.main import hpcq as hpcq_command
 from tests import REPOSITORY
 from tests.local.local_desk import LocalDesk
 from tests.store import run_folders
@@ -89,7 +92,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
 def shell(desk: LocalDesk, line: str) -> subprocess.CompletedProcess[str]:
     """Run one command line as a person's shell would."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**desk.environment(), "PATH": path}
+    environment = {**desk.environment(), "PATH": path, "GITHUB_STEP_SUMMARY": str(desk.folder / "summary.md")}
     argv = ["bash", "-c", line]
     return subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
@@ -152,9 +155,69 @@ def test_marked_blocks_run(page: Path, desk: LocalDesk) -> None:
         assert codes[-1] in expected, f"{lines[-1]}\n{done.stdout}{done.stderr}"
 
 
+#: A block of a page: its mark, the language of its fence, its lines.
+_BLOCK = re.compile(
+    r"(?P<mark>^<!-- [^\n]*-->\n\n?)?"
+    r"(?:^```(?P<lang>\w*)\n(?P<fenced>.*?)^```$|\n(?P<indented>(?:^    [^\n]*\n(?:\n(?=    ))?)+))",
+    re.MULTILINE | re.DOTALL,
+)
+#: A line that a reader types.
+_TYPED = re.compile(
+    r"(?:sudo (?:env \S+ )?)?(?:hpcq [a-z]|make( |$)|git clone|python3?(?:\.\d+)? -?|pip install|snakemake -|\.venv/|/opt/"
+    r"|datasette |sqlite3 |scontrol )"
+)
+#: Blocks that no test types: they install packages, or need a cluster, a lab or other programs.
+BY_HAND_MAX = 41
+
+
+def typed_blocks(page: Path) -> list[tuple[str, list[str]]]:
+    """The mark and the lines of each block that begins with a command; the generated pages print usage, and no commands."""
+    text = re.sub(r"^(<!-- [^\n]*-->)\n(?=    )", r"\1\n\n", page.read_text("utf-8"), flags=re.MULTILINE)
+    found = []
+    for block in _BLOCK.finditer("" if page.name in {"cli.md", "promises.md"} else text):
+        lines = [line.strip() for line in (block["fenced"] or block["indented"]).splitlines() if line.strip()]
+        if lines and _TYPED.match(lines[0]) and block["lang"] in {None, "", "sh", "bash"}:
+            found.append(((block["mark"] or "").strip(), lines))
+    return found
+
+
 @pytest.mark.fast
-def test_some_blocks_are_marked() -> None:
-    assert marked_blocks(REPOSITORY / "README.md")
+@pytest.mark.promise("Every block of commands in README and docs is typed by a test, or says why not; few say so.")
+def test_every_block_of_commands_is_typed_or_says_why_not() -> None:
+    marked = [(page.name, mark, lines[0]) for page in PAGES for mark, lines in typed_blocks(page)]
+    assert len(marked) > 80
+    assert [one for one in marked if not re.match(r"<!-- (run|lab|by hand: \S)", one[1])] == []
+    assert len([one for one in marked if "by hand" in one[1]]) <= BY_HAND_MAX
+
+
+@pytest.mark.fast
+@pytest.mark.promise("Every hpcq command line of README and docs has verbs and options that hpcq takes.")
+def test_every_command_of_a_page_is_one_that_hpcq_takes() -> None:
+    lines = [(page, line) for page in PAGES for _, typed in typed_blocks(page) for line in typed]
+    parts = [(page, part) for page, line in lines for part in re.split(r"&&|\||>+ ", re.split(r"\s#", line)[0])]
+    found = [(page, match[1]) for page, part in parts if (match := re.search(r"(?:^|\s)hpcq ([a-z].*)", part))]
+    assert len(found) > 150
+    wrong = [f"{page.name}: {words}: {why}" for page, words in found if (why := refused(words))]
+    assert wrong == []
+    assert refused("results --no-such") == "No such option '--no-such'."
+    assert refused("resultz") == "there is no verb resultz"
+
+
+def refused(words: str) -> str:
+    """Why hpcq would not take a command line; empty if it would, but for files that are not here."""
+    command: click.Command = hpcq_command
+    arguments = shlex.split(words.replace("$(hostname -s)", "n1"))
+    while isinstance(command, click.Group) and not getattr(command, "invoke_without_command", False):
+        name, *arguments = arguments
+        below = command.get_command(click.Context(command), name)
+        if below is None:
+            return f"there is no verb {name}"
+        command = below
+    try:
+        command.make_context(words, arguments)
+    except click.UsageError as error:
+        return "" if "does not exist" in error.message else error.message
+    return ""
 
 
 @pytest.mark.fast
