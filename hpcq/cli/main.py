@@ -280,7 +280,7 @@ _GROUPS = {
         "detect": ("judge.detect", "Find change points in any CSV, or test before against after."),
     },
     "Record": {
-        "changes": ("keep.changes", "List recorded changes, and say what you decided about them."),
+        "changes": ("keep.annotations", "List recorded changes, and say what you decided about them."),
         "baseline": ("keep.annotations", "Name the runs that later ones are compared with."),
         "annotate": ("keep.annotations", "Add a note to a run, series, result or node."),
         "retract": ("keep.annotations", "Mark results as bad; they stay in the database, but no longer count."),

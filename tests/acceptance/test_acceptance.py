@@ -16,7 +16,7 @@ from hpcq.runner.accept import accepting
 from hpcq.runner.accept.accepting import commands_for
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose, partners
 from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
-from hpcq.scheduler.slurm.administration import SlurmAdministration, read_nodes, read_reservations
+from hpcq.scheduler.slurm.scheduler import SlurmAdministration, read_nodes, read_reservations
 from hpcq.store.ledger import NodeState
 from hpcq.transport import Here
 from hpcq.verdict.acceptance.judge import Acceptance

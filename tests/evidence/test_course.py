@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hpcq.evidence import course
+from hpcq.evidence import rules
 from hpcq.evidence import rules as conditions
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import JudgedResult
@@ -50,7 +50,7 @@ def test_a_drift_is_found_whichever_way(change: float) -> None:
     told = [_told(values) for values in many]
     assert told.count({"rate_drifted"}) >= 48
     for values in many:
-        found = course.drift(values)
+        found = rules.drift(values)
         assert found is not None
         assert found.change_ratio == pytest.approx(change / (1 + change / 2), abs=0.12)
 
@@ -61,7 +61,7 @@ def test_two_levels_are_found_with_their_shares(low_ratio: float) -> None:
     chance = random.Random(9)
     values = [(0.6 if chance.random() < low_ratio else 1.2) * one for one in _noise(chance, 300, 0)]
     assert _told(values) == {"rate_of_two_levels"}
-    found = course.levels(values)
+    found = rules.levels(values)
     assert found is not None
     assert [found.low, found.high] == pytest.approx([0.6, 1.2], rel=0.05)
     assert found.low_ratio == pytest.approx(low_ratio, abs=0.08)
@@ -70,7 +70,7 @@ def test_two_levels_are_found_with_their_shares(low_ratio: float) -> None:
 @pytest.mark.promise("A rate or round trips of two levels within one measurement are a finding; one wide distribution is none.")
 def test_a_uniform_and_a_normal_distribution_explain_what_is_known_of_them() -> None:
     chance = random.Random(3)
-    uniform, normal = (course.levels([draw() for _ in range(20_000)]) for draw in (chance.random, lambda: chance.gauss(0, 1)))
+    uniform, normal = (rules.levels([draw() for _ in range(20_000)]) for draw in (chance.random, lambda: chance.gauss(0, 1)))
     assert uniform is not None
     assert normal is not None
     assert [uniform.explained_ratio, normal.explained_ratio] == pytest.approx([0.75, 0.637], abs=0.01)
@@ -78,12 +78,12 @@ def test_a_uniform_and_a_normal_distribution_explain_what_is_known_of_them() -> 
 
 
 def test_what_has_no_course() -> None:
-    assert course.drift([1.0] * 9) is None
-    assert course.drift([0.0] * 20) is None
-    assert course.levels([]) is None
-    assert course.levels([5.0] * 20) is None
-    assert course.levels([1.0, 2.0], [0.0, 0.0]) is None
-    still = course.drift([3.0] * 20)
-    assert still == course.Drift(0.0, 0.0)
-    assert course.switches([1, 3, 1, 1, 3], 2) == 3
+    assert rules.drift([1.0] * 9) is None
+    assert rules.drift([0.0] * 20) is None
+    assert rules.levels([]) is None
+    assert rules.levels([5.0] * 20) is None
+    assert rules.levels([1.0, 2.0], [0.0, 0.0]) is None
+    still = rules.drift([3.0] * 20)
+    assert still == rules.Drift(0.0, 0.0)
+    assert rules.switches([1, 3, 1, 1, 3], 2) == 3
     assert _told([float("nan")] * 3 + [0.0] * 30) == set()

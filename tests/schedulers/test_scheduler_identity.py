@@ -10,8 +10,8 @@ import pytest
 
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.slurm.administration import SlurmAdministration
 from hpcq.scheduler.slurm.reading import read_submission
+from hpcq.scheduler.slurm.scheduler import SlurmAdministration
 from hpcq.scheduler.types import Fate, JobKey, JobState, QueueQuery, Submission
 from hpcq.transport import Completed
 from tests.schedulers.scheduler_contract import Site

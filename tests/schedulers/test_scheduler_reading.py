@@ -8,9 +8,8 @@ from hpcq.errors import SchedulerError
 from hpcq.scheduler.pbs.nodes import Record
 from hpcq.scheduler.pbs.scheduler import read_job
 from hpcq.scheduler.slurm import Slurm
-from hpcq.scheduler.slurm.administration import topology_command, topology_of
 from hpcq.scheduler.slurm.reading import node_condition
-from hpcq.scheduler.slurm.scheduler import read_job_limits
+from hpcq.scheduler.slurm.scheduler import read_job_limits, topology_command, topology_of
 from hpcq.scheduler.types import JobState, NodeCondition, SchedulerSettings
 from hpcq.transport import Completed, Here
 

@@ -10,7 +10,7 @@ import pytest
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site import checking
 from hpcq.runner.site.checking import check_cluster
-from hpcq.scheduler.slurm.administration import read_site
+from hpcq.scheduler.slurm.scheduler import read_site
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
 pytestmark = pytest.mark.fast

@@ -17,7 +17,7 @@ from hpcq.errors import StoreError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.rules import VERSION
 from hpcq.store.keep.check_and_prune import rejudge
-from hpcq.store.load import rows
+from hpcq.store.load import cluster
 from hpcq.store.load.cluster import load_run
 from tests import REPOSITORY
 from tests.store.run_folders import RunBuilder, ask, load
@@ -154,7 +154,7 @@ def test_the_most_buckets_are_those_of_the_c_program() -> None:
     header = (REPOSITORY / "kernels/c/base/histogram.h").read_text("utf-8")
     bits = dict(re.findall(r"HISTOGRAM_(OCTAVE|VALUE)_BITS = (\d+)", header))
     octave, value = int(bits["OCTAVE"]), int(bits["VALUE"])
-    assert (value - octave + 1) << octave == rows._BUCKETS_MAX
+    assert (value - octave + 1) << octave == cluster._BUCKETS_MAX
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
