@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hpcq.errors import UserError
-from hpcq.scheduler import local, pbs, slurm
+from hpcq.scheduler import local, pbs, slurm, torque
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.description import Description
 from hpcq.scheduler.types import SchedulerSettings
@@ -19,6 +19,7 @@ from hpcq.transport import CommandEnvironment, Transport
 _PACKAGES: dict[str, tuple[Description, type[Scheduler]]] = {
     "slurm": (slurm.DESCRIPTION, slurm.Slurm),
     "pbs": (pbs.DESCRIPTION, pbs.Pbs),
+    "torque": (torque.DESCRIPTION, torque.Torque),
     "local": (local.DESCRIPTION, local.Local),
 }
 

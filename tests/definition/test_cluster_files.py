@@ -94,8 +94,8 @@ def test_a_key_with_few_words_names_them(here: Path) -> None:
         ("partition: p", "slurm has"),
         ("qos: normal", "slurm has"),
         ("place: excl", "pbs has"),
-        ("launcher: ssh {node}", "slurm and pbs have"),
-        ("extra_directives: [--x]", "slurm and pbs have"),
+        ("launcher: ssh {node}", "slurm, pbs and torque have"),
+        ("extra_directives: [--x]", "slurm, pbs and torque have"),
     ],
 )
 def test_a_key_of_another_scheduler_names_the_keys_that_there_are(here: Path, key: str, who: str) -> None:
@@ -216,7 +216,7 @@ def test_options_of_pbs_that_hpcq_does_not_set_are_taken(here: Path) -> None:
     [
         ("{}", ["name: missing: this key is required", "scheduler: missing: this key is required"]),
         ("{name: beta, scheduler: local}", ["name: 'beta', but the file is alpha.yaml: it must be called beta.yaml"]),
-        ("{name: alpha, scheduler: lsf}", ["scheduler: 'lsf': must be 'slurm', 'pbs' or 'local'"]),
+        ("{name: alpha, scheduler: lsf}", ["scheduler: 'lsf': must be 'slurm', 'pbs', 'torque' or 'local'"]),
         ("{name: alpha, scheduler: slurm}", ["interface: missing: name the network interface to measure, like eth0 or ib0"]),
         ("{name: alpha, scheduler: slurm, interface: 'eth0; id'}",
          ["interface: 'eth0; id' is not an interface: must be a name like eth0, ib0, bond0.7, at most 15 characters"]),

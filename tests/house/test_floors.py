@@ -211,8 +211,11 @@ def test_sql_stands_in_store_and_analysis_only() -> None:
 #: Words of each scheduler, and the files outside its package that may say them: the list of kinds, and help with examples.
 WORDS = {
     "slurm": ("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", {"cli/main.py", "cli/run/lab.py"}),
+    "torque": ("torque", set()),
     "pbs": (r"\bpbs|qsub|qstat|qdel|qalter|qrls|pbsnodes|pbsdsh|pbs_", {"definition/files/campaign.py"}),
 }
+#: Schedulers whose commands have the same names.
+RELATIVES = {"pbs": ("torque",), "torque": ("pbs",)}
 
 
 @pytest.mark.promise("Nothing outside a scheduler's package knows its words.")
@@ -225,7 +228,7 @@ def test_a_scheduler_is_one_package(kind: str) -> None:
         for path in sorted(PACKAGE.rglob("*"))
         if path.suffix in {".py", ".sh", ".j2"}
         and (name := path.relative_to(PACKAGE).as_posix()) not in {"scheduler/kinds.py", *examples}
-        and not name.startswith(f"scheduler/{kind}/")
+        and not name.startswith((f"scheduler/{kind}/", *(f"scheduler/{one}/" for one in RELATIVES.get(kind, ()))))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if re.search(words, line, re.IGNORECASE)
     ]
@@ -235,7 +238,7 @@ def test_a_scheduler_is_one_package(kind: str) -> None:
 def test_the_example_of_a_scheduler_is_the_list_of_kinds() -> None:
     """The diff of docs/extending.md shows lines that are there."""
     page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
-    shown = [line.strip()[1:].strip() for line in page.splitlines() if re.match(r"    [ +](?!\+\+)", line) and "pbs" in line]
+    shown = [line.strip()[1:].strip() for line in page.splitlines() if re.match(r"    [ +](?!\+\+)", line) and "torque" in line]
     lines = {line.strip() for line in (PACKAGE / "scheduler" / "kinds.py").read_text(encoding="utf-8").splitlines()}
     added = [line for line in shown if "import" in line or "DESCRIPTION" in line]
     assert len(added) == 2, shown
@@ -254,6 +257,7 @@ def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:
         assert (PACKAGE / "scheduler" / kind / "__init__.py").is_file()
         assert description.kind == kind
         head = (templates / description.head_template).read_text(encoding="utf-8")
+        head += "".join((templates / name).read_text() for name in re.findall(r'{% include "(\w+\.start\.j2)"', head))
         assert "HPCQ_NODE" in head, "kernels read their node's name from it"
 
 

@@ -20,6 +20,7 @@ from tests.lab.lab_fixture import PROGRAM, RunningLab, lab_command
 from tests.lab.lab_programs import MPI_BYTES, MPI_ENVIRONMENT, MPI_PROGRAM
 from tests.lab.test_lab import eth0_bytes
 from tests.local.desk import assert_clean
+from tests.local.local_desk import LocalDesk
 from tests.schedulers.scheduler_contract import PROMISES, Site, slurm_site
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -179,6 +180,18 @@ def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_pat
         ("from", "alpha", "client", "open", "completed"),
         ("to", "beta", "server", "open", "completed"),
     ] * 2
+
+
+@pytest.mark.promise("A person with ssh to a login node of either Slurm has a verdict after two commands.")
+def test_a_new_cluster_of_the_newer_slurm_has_a_verdict(mixed: RunningLab, tmp_path: Path) -> None:
+    """What an ordinary user of the older one types on its head is in tests/sites/test_new_cluster.py."""
+    mixed.at_rest("beta")
+    desk = LocalDesk.at(tmp_path)
+    desk.hpcq("cluster", "new", "--ssh", "beta-head", "--ssh-config", str(mixed.state / "ssh_config"))
+    said = desk.hpcq("run", "first-beta.yaml", timeout_s=600)
+    assert "gates: 4 pass" in said.stdout + said.stderr
+    assert "interface: eth0\n" in (tmp_path / "clusters" / "beta.yaml").read_text()
+    assert {row["outcome"] for row in desk.rows("SELECT outcome FROM v_results")} == {"measured"}
 
 
 def test_an_unknown_system_is_refused() -> None:

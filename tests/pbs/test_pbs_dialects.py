@@ -83,11 +83,13 @@ GRID_ENGINE = """case "$*" in *-help*) echo "SGE 8.1.9"; echo "usage: qstat [opt
 echo "error: Unknown option" >&2; exit 1"""
 
 
-@pytest.mark.promise("Commands of Torque, Grid Engine, LSF or Flux are named, and nobody waits for a server.")
+@pytest.mark.promise(
+    "Commands of Torque, Grid Engine, LSF or Flux are named to who writes `scheduler: pbs`, and nobody waits for a server."
+)
 @pytest.mark.parametrize(
     ("programs", "words"),
     [
-        ({"qstat": TORQUE}, "this is Torque 6.1.3: hpcq does not speak it yet"),
+        ({"qstat": TORQUE}, "this is Torque 6.1.3: not PBS"),
         ({"qstat": GRID_ENGINE}, "this is Grid Engine 8.1.9: hpcq does not speak it yet"),
         (
             {"qstat": "exit 127", "lsid": 'echo "IBM Spectrum LSF Standard 10.1.0.6, May 25 2018"'},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tests.simulated_pbs import printing, suspension
+from tests.simulated_pbs import printing, suspension, torque
 from tests.simulated_pbs.administration import pbs_ralter, pbs_rdel, pbs_rstat, pbs_rsub, pbsnodes, qmgr
 from tests.simulated_pbs.machine import Machine
 from tests.simulated_pbs.records import SERVER, Job, Queue
@@ -24,10 +24,11 @@ def answer(machine: Machine, request: Request) -> Answer:
         words = _NO_SERVER.format(program=request.program)
         return Answer("", words, _DOWN_CODES.get(request.program, 162))
     if "--version" in request.words:
-        return Answer("pbs_version = 23.06.06")
+        return torque.VERSION if machine.settings.torque else Answer("pbs_version = 23.06.06")
     machine.tick()
     try:
-        found = _COMMANDS[request.program](machine, request)
+        known = _COMMANDS | (_OF_TORQUE if machine.settings.torque else {})
+        found = known[request.program](machine, torque.before(request) if machine.settings.torque else request)
     except Refused as refused:
         found = refused.answer
     machine.tick()
@@ -121,7 +122,7 @@ def _qselect(machine: Machine, request: Request) -> Answer:
         return Answer("", "qselect: PBS is not configured to maintain job history")
     found = []
     for job in machine.jobs.values():
-        fits = "x" in given or not job.over
+        fits = "x" in given or not job.over or (machine.settings.torque and machine.settings.history)
         fits = fits and job.user == given.get("u", [job.user])[-1] and job.name == given.get("N", [job.name])[-1]
         fits = fits and job.queue == given.get("q", [job.queue])[-1] and job.state in given.get("s", [job.state])[-1]
         if fits:
@@ -213,3 +214,5 @@ _COMMANDS: dict[str, Callable[[Machine, Request], Answer]] = {
     "pbs_ralter": pbs_ralter,
     "qmgr": qmgr,
 }
+#: What Torque has in words of its own.
+_OF_TORQUE: dict[str, Callable[[Machine, Request], Answer]] = {"qstat": torque.qstat, "pbsnodes": torque.pbsnodes}

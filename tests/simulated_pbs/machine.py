@@ -122,6 +122,11 @@ class Machine:
             "PBS_QUEUE": job.queue, "PBS_NODEFILE": self._nodefile(job), "USER": job.user, "LOGNAME": job.user,
         }  # fmt: skip
 
+    def lines(self, job: Job, hosts: Sequence[str]) -> list[str]:
+        """The lines of a job's node file: one per chunk, and in Torque one per processor."""
+        counts = [chunk.ncpus if self.settings.torque else 1 for chunk in job.chunks]
+        return [self.nodes[host].full_name for host, count in zip(hosts, counts, strict=True) for _ in range(count)]
+
     def _nodefile(self, job: Job) -> str:
         return self.place.inside(self.folder / "aux" / job.scheduler_job_id)
 
@@ -252,7 +257,7 @@ class Machine:
         job.comment = _ran(job)
         nodefile = self.place.outside(self._nodefile(job))
         nodefile.parent.mkdir(exist_ok=True)
-        nodefile.write_text("".join(f"{self.nodes[host].full_name}\n" for host in hosts))
+        nodefile.write_text("".join(f"{line}\n" for line in self.lines(job, hosts)))
         script = self.folder / "jobs" / f"{job.scheduler_job_id}.SC"
         script.parent.mkdir(exist_ok=True)
         script.write_bytes(job.script)

@@ -176,6 +176,8 @@ class Settings:
     down: int = 0
     #: What a hook of the site makes of every select: a pattern and what replaces it.
     rewrite_select: list[str] = field(default_factory=list)
+    #: Whether it speaks as Torque does (torque.py).
+    torque: bool = False
     #: What a hook says to every qsub, with exit code 32.
     hook_refuses: str = ""
 

@@ -113,14 +113,16 @@ class Server:
         if job is None or job.process is None:
             words = f"{request.program}: not executing under PBS" if not job_id else f"{request.program}: tm_init: TM_ENOTFOUND"
             return lambda: Answer("", words, 255)
-        lines = [machine.nodes[host].full_name for host in job.hosts]
+        lines = machine.lines(job, job.hosts)
+        hosts = {machine.nodes[host].full_name: host for host in job.hosts}
         wanted, command = _task_words(request, lines)
         if wanted is None:
             words = f'{request.program}: host "{request.words[0]}" is not a node in job <{job.scheduler_job_id}>'
             return lambda: Answer("", words, 255)
-        tasks = [machine.run(job.hosts[index], job, command, machine.spool(job)) for index in wanted]
+        on = [hosts[lines[index]] for index in wanted]
+        tasks = [machine.run(host, job, command, machine.spool(job)) for host in on]
         job.tasks += tasks
-        job.task_nodes += [job.hosts[index] for index in wanted]
+        job.task_nodes += on
         return lambda: _ended(request.program, tasks)
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+from tests.simulated_pbs import torque
 from tests.simulated_pbs.machine import Machine
 from tests.simulated_pbs.records import Job, chunks_of, select_complaint
 from tests.simulated_pbs.requests import Answer, Refused, Request, moment, options_of, resources_of, walltime_s
@@ -29,7 +30,10 @@ def qsub(machine: Machine, request: Request) -> Answer:
         script, name = f"#!/bin/sh\nexec {shlex.join(plain)}\n".encode(), "STDIN"
     else:
         script, name = request.stdin, "STDIN"
-    merged = {key: list(values) for key, values in _directives(script).items()}
+    shown = script
+    if machine.settings.torque:
+        shown = b"\n".join(torque.directives(line.decode(errors="replace")).encode() for line in script.splitlines())
+    merged = {key: list(values) for key, values in _directives(shown).items()}
     for key, values in given.items():
         merged[key] = [*merged.get(key, []), *values] if key in "lW" else values
     job = _job(machine, request, merged, script, name)

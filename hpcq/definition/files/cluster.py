@@ -102,7 +102,7 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
     for name in data:
         if name in known - taken:
             others = [one.kind for one in DESCRIPTIONS.values() if name in one.key_names()]
-            who = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"
+            who = f"{', '.join(others[:-1])} and {others[-1]} have" if len(others) > 1 else f"{others[0]} has"
             has = ", ".join(description.key_names()) or "none of its own"
             words = f"scheduler {kind} has no such key, {who}: the keys that {kind} has are {has}"
             document.complain((name,), words, at_key=True)

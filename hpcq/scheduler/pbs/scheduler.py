@@ -532,6 +532,8 @@ class Pbs(Scheduler):
         _, marked, said = done.stderr.partition(f"{shell.FOREIGN_MARK}\n")
         foreign = read_foreign(said) if marked and done.returncode != 0 else None
         if foreign is not None:
+            if foreign.startswith("Torque"):
+                raise UserError(f"{self.transport.where}: this is {foreign}: not PBS", "scheduler: torque in the cluster file")
             hint = "docs/extending.md says what its package needs"
             raise UserError(f"{self.transport.where}: this is {foreign}: hpcq does not speak it yet", hint)
         return super()._answered(done, what)
