@@ -107,7 +107,7 @@ def test_a_look_starts_as_many_processes_however_many_leaves_there_are(slurm: Si
     slurm.control(set={"reservations": {f"r{number}": ["n0001"] for number in range(20)}})
     before = slurm.control()["calls"].get("scontrol", 0)
     seen = administration(scheduler).look()
-    assert slurm.control()["calls"]["scontrol"] - before == 3
+    assert slurm.control()["calls"]["scontrol"] - before == 5
     assert (len(seen.reservations), seen.leaves["n0003"]) == (20, "leaf2")
 
 

@@ -213,4 +213,4 @@ def test_many_reservations_and_leaves_cost_one_command_each(slurm: SimulatedSlur
     assert len(found.reservations) == 30
     assert [len(one.nodes) for one in found.reservations] == [2] * 30
     assert len(set(found.leaves.values())) == 3
-    assert slurm.control()["calls"]["scontrol"] - before == 3, "nodes, reservations, leaves"
+    assert slurm.control()["calls"]["scontrol"] - before == 5, "nodes, reservations, partition, settings, leaves"
