@@ -44,7 +44,7 @@ class Shape(StrEnum):
         return self in {Shape.MPI_PAIR, Shape.MPI_RANKS}
 
 
-class Ready(StrEnum):
+class ReadySign(StrEnum):
     """How a server shows that it is ready."""
 
     WORDS = "words"
@@ -64,7 +64,7 @@ class Server:
     """The program's server: its command as a template, and how it shows that it is ready."""
 
     command: str
-    ready: Ready
+    ready: ReadySign
     ready_words: str
     ready_s: float
     ends: bool

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcq.store.database import Connection
-from hpcq.store.history import COUNTS, Metric
+from hpcq.store.history import COUNTS, MetricRow
 from hpcq.store.selection import Window, within
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ class OfKernel(Protocol):
 def tracks(
     database: Connection,
     rows: Sequence[OfKernel],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     window: Window,
     *,
     boundary: str = "~",
@@ -68,7 +68,7 @@ def tracks(
 
 
 def tracks_by_window(
-    database: Connection, rows: Sequence[OfKernel], metrics: Mapping[str, Metric], windows: Sequence[Window]
+    database: Connection, rows: Sequence[OfKernel], metrics: Mapping[str, MetricRow], windows: Sequence[Window]
 ) -> list[list[SeriesPoints]]:
     """The points of these series in each of up to seven windows, which may overlap: one pass over the database for all."""
     wanted = {row.series_id for row in rows if row.kernel in metrics}

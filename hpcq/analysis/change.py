@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcq.analysis.change_context import EventRow
-from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.history import MetricRow, SeriesRow
 from hpcq.verdict.causes import Cause, Symptom, own_build_changed, say
 from hpcq.verdict.levels import Level
 from hpcq.verdict.words import Tally, Verdict
@@ -23,7 +23,7 @@ class Changed:
     """A series and what was found about its level. at_utc: the first point of the new level."""
 
     row: SeriesRow
-    metric: Metric
+    metric: MetricRow
     level: Level
     at_utc: str
     last_before_utc: str

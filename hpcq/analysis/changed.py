@@ -23,7 +23,7 @@ from hpcq.kernels import Better
 from hpcq.statistics import JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
-from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.history import MetricRow, SeriesRow
 from hpcq.store.selection import Window
 from hpcq.verdict.causes import rank, symptoms
 from hpcq.verdict.levels import JUDGED_POINTS_MIN, LASTING_COUNT, Level, Sides, judge_boundary, judge_search
@@ -34,7 +34,7 @@ Facts = Sequence[tuple[str, str]]
 def changed(
     database: Connection,
     rows: Sequence[SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     since: Window,
     against: Window,
     *,
@@ -63,7 +63,7 @@ def changed(
 def searched(
     database: Connection,
     rows: Sequence[SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     since_utc: str,
     history: Window,
     *,
@@ -131,7 +131,9 @@ def explained(database: Connection, one: Changed) -> Explained:
     return Explained(one, tuple(causes), tuple(events), tuple(symptoms(*sides)))
 
 
-def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric], track: SeriesPoints, level: Level) -> Changed:
+def _changed(
+    database: Connection, row: SeriesRow, metrics: Mapping[str, MetricRow], track: SeriesPoints, level: Level
+) -> Changed:
     before, after = track.result[level.first : level.index], track.result[level.index : level.last]
     near = (
         tuple(before[-change_context.POINTS_MAX :].tolist()),
@@ -143,7 +145,7 @@ def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric]
     return Changed(row, metrics[row.kernel], level, at_utc, last_before, *near)
 
 
-def _sides(track: SeriesPoints, metric: Metric, scatter: JobScatter) -> Sides:
+def _sides(track: SeriesPoints, metric: MetricRow, scatter: JobScatter) -> Sides:
     boundary = int(np.sum(~track.after))
     return Sides(Better(metric.better), track.value, boundary, scatter, smallest_move(metric.unit))
 

@@ -17,14 +17,14 @@ from hpcq.analysis.change_context import POINTS_MAX
 from hpcq.analysis.series_outcomes import Lost, lost_in
 from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection
-from hpcq.store.history import COUNTS, Metric, SeriesRow
+from hpcq.store.history import COUNTS, MetricRow, SeriesRow
 from hpcq.store.query import median
 from hpcq.store.selection import AT_UTC, RESULTS, Window
 from hpcq.verdict.levels import GONE, Level
 
 
 def gone_since(
-    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], since: Window, before: Window
+    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, MetricRow], since: Window, before: Window
 ) -> list[Changed]:
     """Series that were measured in `before` or `since` and have failed in every job after that.
 
@@ -69,7 +69,7 @@ def gone_level(values: Sequence[float], lost: Lost) -> Level:
 
 
 def _measured_before(
-    database: Connection, series_id: int, metric: Metric, until_utc: str, before: Window
+    database: Connection, series_id: int, metric: MetricRow, until_utc: str, before: Window
 ) -> list[tuple[int, str, float | None]]:
     """The last measured results before the failures, oldest first: number, time, value."""
     runs = ""
@@ -94,7 +94,7 @@ def _measured_before(
     return [(int(row[0]), str(row[1]), row[2]) for row in rows][::-1]
 
 
-def _as_change(row: SeriesRow, metric: Metric, lost: Lost, measured: list[tuple[int, str, float | None]]) -> Changed:
+def _as_change(row: SeriesRow, metric: MetricRow, lost: Lost, measured: list[tuple[int, str, float | None]]) -> Changed:
     level = gone_level([value for _, _, value in measured if value is not None], lost)
     before = tuple(result_id for result_id, _, _ in measured)
     return Changed(row, metric, level, lost.since_utc, measured[-1][1], before, tuple(lost.result_ids[:POINTS_MAX]))

@@ -18,7 +18,7 @@ from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
-from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.history import MetricRow, SeriesRow
 from hpcq.store.selection import Window
 from hpcq.verdict.levels import Level, Sides, judge_boundary
 
@@ -34,7 +34,7 @@ class Pairing:
     """
 
     row: SeriesRow
-    metric: Metric
+    metric: MetricRow
     level: Level
 
 
@@ -49,7 +49,13 @@ class Compared:
 
 
 def compare_windows(
-    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], a: Window, b: Window, *, facts: Facts = ()
+    database: Connection,
+    rows: Sequence[SeriesRow],
+    metrics: Mapping[str, MetricRow],
+    a: Window,
+    b: Window,
+    *,
+    facts: Facts = (),
 ) -> Compared:
     """Judge every pair and test of B against A."""
     named = {row.series_id: row for row in rows}
@@ -80,7 +86,7 @@ def compare_windows(
 
 def _gone(
     rows: Sequence[SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
     lost: Mapping[int, Lost],
     beside_work: set[Key],
@@ -97,7 +103,7 @@ def _gone(
 
 def _beside_work(
     rows: Sequence[SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
     disturbed: Sequence[Mapping[int, int]],
     told: set[Key],
@@ -130,6 +136,6 @@ def _key(row: SeriesRow) -> Key:
     return row.kernel, row.cluster, row.client, row.server, row.parameters_json
 
 
-def _sides(old: list[float], new: list[float], metric: Metric, scatter: JobScatter) -> Sides:
+def _sides(old: list[float], new: list[float], metric: MetricRow, scatter: JobScatter) -> Sides:
     values = np.array(old + new, dtype=np.float64)
     return Sides(Better(metric.better), values, len(old), scatter, smallest_move(metric.unit))

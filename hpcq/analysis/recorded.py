@@ -19,8 +19,8 @@ from hpcq.analysis.bulk_points import SeriesPoints
 from hpcq.analysis.change import RECORDED, Changed, Explained
 from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection, transaction, writing
-from hpcq.store.history import Metric, SeriesRow
-from hpcq.store.keep.annotations import Said, add_state
+from hpcq.store.history import MetricRow, SeriesRow
+from hpcq.store.keep.annotations import Author, add_state
 from hpcq.units import utc_now
 from hpcq.verdict.levels import Level
 
@@ -75,7 +75,7 @@ def remembered(  # noqa: PLR0917 - what a look at the history has at hand
     found: Sequence[Changed],
     tracks: Sequence[SeriesPoints],
     by_series: Mapping[int, SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     since_utc: str,
 ) -> list[Changed]:
     """Recorded changes for the worse that were not found again, while the newest level is nearer to the changed one.
@@ -143,7 +143,7 @@ def _insert(database: Connection, one: Explained) -> None:
         " before_count, after_count, own_build, cause, found_utc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*key, level.direction, *numbers, *spread, int(one.own_build), one.words, utc_now()),
     )
-    add_state(database, int(cursor.lastrowid or 0), "open", Said("hpcq", level.reason))
+    add_state(database, int(cursor.lastrowid or 0), "open", Author("hpcq", level.reason))
 
 
 def _state(database: Connection, change_id: int | None) -> str | None:

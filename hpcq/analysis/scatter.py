@@ -12,7 +12,7 @@ import numpy as np
 from hpcq.analysis.bulk_points import Floats, SeriesPoints, tracks, tracks_by_window
 from hpcq.statistics import JobScatter, job_scatters, pooled_scatter
 from hpcq.store.database import Connection
-from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.history import MetricRow, SeriesRow
 from hpcq.store.selection import Window
 
 _Test = tuple[str, str, str]
@@ -38,7 +38,7 @@ def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow], wante
 def two_and_history(
     database: Connection,
     rows: Sequence[SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     windows: tuple[Window, Window],
     facts: Sequence[tuple[str, str]] = (),
 ) -> tuple[list[SeriesPoints], list[SeriesPoints], dict[int, Floats]]:

@@ -56,7 +56,7 @@ from hpcq.kernels import (
     OptionType,
     Peer,
     Reading,
-    Ready,
+    ReadySign,
     Server,
     Shape,
     Sizes,
@@ -528,7 +528,7 @@ def _described(file: KernelFile, path: str) -> Described:
     server = None
     if file.server is not None:
         ready = file.server.ready
-        how = Ready.WORDS if ready.words is not None else Ready.LISTENING if ready.listening else Ready.AT_ONCE
+        how = ReadySign.WORDS if ready.words is not None else ReadySign.LISTENING if ready.listening else ReadySign.AT_ONCE
         server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
     table = None
     if file.table is not None:

@@ -33,7 +33,7 @@ from hpcq.kernels import (
     ParameterValue,
     Peer,
     Reading,
-    Ready,
+    ReadySign,
     Server,
     Shape,
     Sizes,
@@ -485,7 +485,7 @@ def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> 
         if server is None:
             continue
         lines += [f"ready {server.ready.value}", f"ready_s {server.ready_s:g}"]
-        lines += [f"ready_words {server.ready_words}"] if server.ready is Ready.WORDS else []
+        lines += [f"ready_words {server.ready_words}"] if server.ready is ReadySign.WORDS else []
         lines += [f"server_ends {'yes' if server.ends else 'no'}"]
         lines += [f"server {word}" for word in command(described, server.command, parameters)]
     return "\n".join(lines) + "\n"
@@ -596,7 +596,7 @@ def _described(row: Mapping[str, Any]) -> Described:
             **row,
             **lists,
             "shape": Shape(row["shape"]),
-            "server": server and Server(**{**server, "ready": Ready(server["ready"])}),
+            "server": server and Server(**{**server, "ready": ReadySign(server["ready"])}),
             "table": table and _table(table),
             "sizes": sizes and Sizes(**{**sizes, "steps": Steps(sizes["steps"])}),
             "readings": tuple(_reading_of_file(one) for one in row["readings"]),

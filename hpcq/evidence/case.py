@@ -38,7 +38,7 @@ SAME_START_US = 1000
 
 
 @dataclass(frozen=True)
-class End:
+class EndEvidence:
     """One end of a measurement: `name` is client or server."""
 
     name: str
@@ -135,7 +135,7 @@ class End:
         return found
 
 
-def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> End | None:
+def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> EndEvidence | None:
     """An end of a result line; None if the line lacks it."""
     if not isinstance(evidence, Mapping) or not evidence:
         return None
@@ -145,7 +145,7 @@ def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> En
         if all(_is_number(one) for one in pair):
             gauges[gauge] = (float(pair[0]), float(pair[1]))
     costs = evidence.get("snapshot_cost_ns")
-    return End(
+    return EndEvidence(
         name=name,
         node=_text(evidence.get("scheduler_node")) or _text(evidence.get("node")) or name,
         interface=_text(evidence.get("interface")),
@@ -172,7 +172,7 @@ def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> En
     )
 
 
-def same_kernel(client: End, server: End) -> bool:
+def same_kernel(client: EndEvidence, server: EndEvidence) -> bool:
     """Whether both ends ran on one operating system: two names of one machine, or two of its namespaces.
 
     Counters of the whole machine then contain both ends and cannot separate them. A lab may give each node its own boot
@@ -321,8 +321,8 @@ class Case:
     metrics: Mapping[str, float]
     granted: Mapping[str, Any]
     warnings: frozenset[str]
-    client: End | None
-    server: End | None
+    client: EndEvidence | None
+    server: EndEvidence | None
     shared_kernel: bool
     #: A foreign program that the MPI launcher started.
     mpi_program: bool = False
@@ -426,8 +426,8 @@ class Side:
     """One end of a case."""
 
     case: Case
-    here: End
-    there: End | None
+    here: EndEvidence
+    there: EndEvidence | None
 
     @property
     def sends(self) -> bool:
@@ -445,12 +445,12 @@ class Side:
         return "both" if self.sends and self.receives else "sender" if self.sends else "receiver"
 
     @property
-    def sender(self) -> End | None:
+    def sender(self) -> EndEvidence | None:
         """The end that sends; with round trips, this one."""
         return self.here if self.sends else self.there
 
     @property
-    def receiver(self) -> End | None:
+    def receiver(self) -> EndEvidence | None:
         """The end that receives; with round trips, the other one."""
         return self.there if self.sends else self.here
 
@@ -517,7 +517,7 @@ def _numbers(values: list[Any]) -> list[float]:
     return [float(one) for one in values if isinstance(one, (int, float)) and not isinstance(one, bool) and abs(one) < 1e18]
 
 
-def interface_moved(end: End, way: str) -> tuple[int, int] | None:
+def interface_moved(end: EndEvidence, way: str) -> tuple[int, int] | None:
     """Bytes and packets that crossed the interface under test, direction tx or rx; None if they could not be read."""
     if not end.interface:
         return None
@@ -574,12 +574,12 @@ def crossing(case: Case) -> Crossing:
     return found[0]
 
 
-def lags(end: End) -> bool:
+def lags(end: EndEvidence) -> bool:
     """Whether the interface's counters may miss the end of the measurement."""
     return end.fact("driver") in LAGGING_DRIVERS and end.interval_s < LAG_INTERVAL_S
 
 
-def _at_end(case: Case, end: End) -> Crossing:
+def _at_end(case: Case, end: EndEvidence) -> Crossing:
     moved = case.moved_at_least(end.name)
     if moved is None:
         return Crossing(CrossedInterface.UNKNOWN, f"{case.kernel} does not say how much it moved", end.name)
@@ -606,7 +606,7 @@ def _at_end(case: Case, end: End) -> Crossing:
     return _doubtful(case, end, way, share, figures)
 
 
-def _doubtful(case: Case, end: End, way: str, share: float, figures: tuple[str, int, int]) -> Crossing:
+def _doubtful(case: Case, end: EndEvidence, way: str, share: float, figures: tuple[str, int, int]) -> Crossing:
     _, expected_bytes, moved_bytes = figures
     if share >= NOT_CROSSED_RATIO or expected_bytes < EXPECTED_BYTES_MIN:
         reason = f"{end.name}: {end.interface} moved {moved_bytes} bytes, the test {expected_bytes}: too few to tell"
@@ -617,7 +617,7 @@ def _doubtful(case: Case, end: End, way: str, share: float, figures: tuple[str, 
     return _not_crossed(case, end, way, figures)
 
 
-def _not_crossed(case: Case, end: End, way: str, figures: tuple[str, int, int]) -> Crossing:
+def _not_crossed(case: Case, end: EndEvidence, way: str, figures: tuple[str, int, int]) -> Crossing:
     """Sockets always use a network interface; an MPI library or a provider of libfabric may bypass all of them."""
     elsewhere = _busiest(end, way)
     if elsewhere and elsewhere[1] >= CROSSED_RATIO * figures[1]:
@@ -634,7 +634,7 @@ def _not_crossed(case: Case, end: End, way: str, figures: tuple[str, int, int]) 
     return Crossing(CrossedInterface.NO, reason, *figures)
 
 
-def _busiest(end: End, way: str) -> tuple[str, int] | None:
+def _busiest(end: EndEvidence, way: str) -> tuple[str, int] | None:
     regex = re.compile(names.ANY_INTERFACE_BYTES[way])
     found = end.matching(names.ANY_INTERFACE_BYTES[way])
     moved = [(delta, match["interface"]) for name, delta in found.items() if (match := regex.fullmatch(name))]

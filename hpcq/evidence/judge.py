@@ -14,7 +14,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.evidence.case import Case, Side, crossing, read_case
-from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement
+from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, Finding, JudgedResult
 from hpcq.evidence.rules import RULES, VERSION, WAITED_RATIO, Row, Scope
 
 #: Sizes below stay exact in messages: an MTU is 9000 and not 8.789 KiB.
@@ -23,12 +23,12 @@ _EXACT_BYTES_BELOW = 100_000
 _THREE_DIGITS_BELOW = 1000
 
 
-def judge(result: JudgedResult) -> Judgement:
+def judge(result: JudgedResult) -> EvidenceVerdict:
     """Judge the evidence of a measured result. Never raises, whatever the line or the facts contain."""
     case = read_case(result)
     found = [(row, finding) for row in RULES for finding in _findings(row, case)]
     crossed = crossing(case)
-    return Judgement(
+    return EvidenceVerdict(
         findings=tuple(finding for _, finding in found),
         disturbed=any(_disturbs(row, finding) for row, finding in found),
         crossed_interface=crossed.answer,

@@ -61,7 +61,7 @@ class JudgedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class EvidenceVerdict:
     """The outcome. `invalid_reason` makes the result invalid."""
 
     findings: tuple[Finding, ...] = ()
@@ -72,9 +72,9 @@ class Judgement:
     """Version of the rules that judged (hpcq.evidence.rules.VERSION); 0: not judged."""
 
 
-Judge = Callable[[JudgedResult], Judgement]
+Judge = Callable[[JudgedResult], EvidenceVerdict]
 
 
-def no_judge(_: JudgedResult) -> Judgement:
+def no_judge(_: JudgedResult) -> EvidenceVerdict:
     """A judge that finds nothing; loading uses it if the caller passes none."""
-    return Judgement()
+    return EvidenceVerdict()

@@ -17,7 +17,17 @@ from statistics import fmean, median
 
 from hpcq.clock import CLOCK_TOLERANCE_S, off_words, seconds_between
 from hpcq.evidence import names
-from hpcq.evidence.case import HEAD_BYTES_MAX, TICKS_A_SECOND, Case, Crossing, End, Side, crossing, interface_moved, lags
+from hpcq.evidence.case import (
+    HEAD_BYTES_MAX,
+    TICKS_A_SECOND,
+    Case,
+    Crossing,
+    EndEvidence,
+    Side,
+    crossing,
+    interface_moved,
+    lags,
+)
 from hpcq.evidence.judgement import CrossedInterface, Rule
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -274,7 +284,7 @@ def _again_bytes(side: Side) -> float:
     return again * (mss if isinstance(mss, int) else 9000)
 
 
-def _drop_counters(side: Side) -> list[tuple[End, str]]:
+def _drop_counters(side: Side) -> list[tuple[EndEvidence, str]]:
     ends = [(side.here, counter) for counter in ("snmp.Udp", "net_dev")]
     if side.there is not None:
         ends += [(side.there, counter) for counter in ("snmp.Udp", "net_dev", "softnet")]
@@ -367,7 +377,7 @@ def round_trips_of_two_levels(side: Side) -> Figures | None:
     return {"low_ns": low_ns, "high_ns": high_ns, "low_ratio": found.low_ratio}
 
 
-def _two(values: tuple[float, ...]) -> Levels | None:
+def _two(values: tuple[float, ...]) -> TwoLevels | None:
     found = levels(values) if len(values) >= VALUES_MIN else None
     if found is None or found.explained_ratio < EXPLAINED_RATIO:
         return None
@@ -662,7 +672,7 @@ def _crossing(case: Case, answer: CrossedInterface) -> Figures | None:
     return {"reason": found.reason, "expected_bytes": found.expected_bytes, "moved_bytes": found.moved_bytes}
 
 
-def _between_ns(end: End) -> float | None:
+def _between_ns(end: EndEvidence) -> float | None:
     try:
         before, after = (dt.datetime.fromisoformat(one.replace("Z", "+00:00")) for one in (end.before_utc, end.after_utc))
         return (after - before).total_seconds() * 1e9
@@ -810,7 +820,7 @@ def _least(*values: float | None) -> float | None:
     return min(known) if known else None
 
 
-def cpus_near(end: End) -> set[int] | None:
+def cpus_near(end: EndEvidence) -> set[int] | None:
     """CPUs of the NIC's socket; None if there is only one NUMA node, or if it is not known.
 
     NUMA nodes of the same socket (by their distance) count as near: an interrupt there crosses no link between sockets.
@@ -891,7 +901,7 @@ def cpu_saves_power(side: Side) -> Figures | None:
     return figures | {"clock_ratio": ratio}
 
 
-def reference_clock_hz(end: End) -> float | None:
+def reference_clock_hz(end: EndEvidence) -> float | None:
     """The base clock: as Linux reports it, else from the model's name, else a fixed share of the highest clock."""
     base_hz = end.number("frequency_base_hz")
     named = re.search(r"@\s*(\d+(?:\.\d+)?)\s*GHz", str(end.fact("cpu_model") or ""))
@@ -1093,7 +1103,7 @@ def lanes_missing(side: Side) -> Figures | None:
     return {"lanes": lanes, "lanes_max": there[0] if there is not None and there[0] > lanes else LANES, "rate": rate}
 
 
-def _lanes(end: End) -> tuple[int, str] | None:
+def _lanes(end: EndEvidence) -> tuple[int, str] | None:
     """Lanes and rate of the port behind the interface: `100 Gb/sec (4X EDR)`; None if it is no InfiniBand port."""
     port = str(end.facts.get(f"rdma.{end.interface}.port") or "")
     device, _, number = port.rpartition(".")
@@ -1492,7 +1502,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class TwoLevels:
     """Two groups of values: their means, the share of the lower one, and how much of the variance lies between them.
 
     One normal distribution has 0.64 of it between its halves, a uniform one 0.75, two sharp levels 1.
@@ -1537,7 +1547,7 @@ def _inflation(values: Sequence[float]) -> float:
     return (1 + correlation) / (1 - correlation)
 
 
-def levels(values: Sequence[float], weights: Sequence[float] | None = None) -> Levels | None:
+def levels(values: Sequence[float], weights: Sequence[float] | None = None) -> TwoLevels | None:
     """The split into a lower and a higher group with the most variance between them (Otsu 1979); None: all are equal."""
     given = weights or [1.0] * len(values)
     ordered = sorted(zip(values, given, strict=True))
@@ -1557,7 +1567,7 @@ def levels(values: Sequence[float], weights: Sequence[float] | None = None) -> L
     between, below, below_sum = best
     if below <= 0:
         return None
-    return Levels(below_sum / below, (whole - below_sum) / (total - below), below / total, between / spread)
+    return TwoLevels(below_sum / below, (whole - below_sum) / (total - below), below / total, between / spread)
 
 
 def switches(values: Sequence[float], boundary: float) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from hpcq import nodelist, units
 from hpcq.errors import UserError
-from hpcq.imports.values import MetricName, Test, Value, metric_of, name_of, test_of, utc_of
+from hpcq.imports.values import ImportedTest, MetricName, Value, metric_of, name_of, test_of, utc_of
 from hpcq.kernels import Better, Kernel
 
 #: What a path or a column of a file can say of its values.
@@ -81,7 +81,7 @@ class Maker:
     meaning: Meaning
     notes: dict[str, None] = field(default_factory=dict)
 
-    def test(self, name: str, parameters: Mapping[str, Any], kernel: Kernel | None = None) -> Test:
+    def test(self, name: str, parameters: Mapping[str, Any], kernel: Kernel | None = None) -> ImportedTest:
         """A test by what its program calls it; kernel: the described one whose output it is."""
         parameters = {encodable(key): encodable(one) if isinstance(one, str) else one for key, one in parameters.items()}
         if kernel is not None:

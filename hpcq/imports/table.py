@@ -19,10 +19,10 @@ from hpcq import nodelist
 from hpcq.definition.described import know_described
 from hpcq.errors import UserError
 from hpcq.imports.values import (
+    ImportedTest,
     MetricName,
     Problems,
     Source,
-    Test,
     Value,
     metric_of,
     name_of,
@@ -163,7 +163,7 @@ class _Cells:
         return str(self._moment(text))
 
 
-def _what(*cells: str) -> tuple[Test, MetricName | None, str]:
+def _what(*cells: str) -> tuple[ImportedTest, MetricName | None, str]:
     """What a row measured, and how that ended. Of what was not measured, the metric is checked where there is one."""
     test, size, metric, unit, better, outcome = cells
     of_test = _test(test, size)
@@ -210,7 +210,7 @@ def _nodes(client: str, server: str) -> tuple[str, str]:
     return client, server or client
 
 
-def _test(name: str, size: str) -> Test:
+def _test(name: str, size: str) -> ImportedTest:
     _in("test", name_of, name)
     know_described({name})
     parameters = {"message_bytes": _whole("message_bytes", size, 0)} if size else {}

@@ -33,7 +33,7 @@ _SHOWN = 10
 _FIRST_YEAR = 1970
 
 
-class Test(NamedTuple):
+class ImportedTest(NamedTuple):
     """A kernel with its parameters, as canonical JSON."""
 
     kernel: str
@@ -58,7 +58,7 @@ class Value(NamedTuple):
     time_utc: str
     run: str
     job: str
-    test: Test
+    test: ImportedTest
     client: str
     server: str
     repetition_no: int | None
@@ -124,7 +124,7 @@ def name_of(text: str) -> str:
     return text
 
 
-def test_of(kernel: Kernel | None, name: str, parameters: Mapping[str, Any]) -> Test:
+def test_of(kernel: Kernel | None, name: str, parameters: Mapping[str, Any]) -> ImportedTest:
     """A test by its name here; one whose name is a kernel's has that kernel's size option.
 
     kernel: the one of this name, None: hpcq knows none. parameters: `message_bytes` and others. Raises ValueError.
@@ -136,7 +136,7 @@ def test_of(kernel: Kernel | None, name: str, parameters: Mapping[str, Any]) -> 
         if option is None:
             raise ValueError(f"{size}: {name} has no size: must be an empty cell")
         told[option] = size
-    return Test(name, json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    return ImportedTest(name, json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
 
 def metric_of(kernel: Kernel | None, name: str, unit: str, better: str) -> MetricName:
@@ -193,7 +193,7 @@ class Imported:
     source_no, line: the number of its file, and its first row there.
     """
 
-    test: Test
+    test: ImportedTest
     time_utc: str
     repetition_no: int | None
     order: int

@@ -19,7 +19,7 @@ from hpcq import units
 from hpcq.errors import HpcqError
 from hpcq.kernels import size_text
 from hpcq.reports.plots import Matrix, band_of, drawn_values, kernel_title, metric_title
-from hpcq.store.history import Metric, Point, SeriesRow
+from hpcq.store.history import MetricRow, Point, SeriesRow
 from hpcq.store.query import Summary, median
 
 FORMATS = ("svg", "png", "pdf")
@@ -84,7 +84,7 @@ def heatmap_figure(matrices: Sequence[Matrix], title: str, kind: str) -> bytes:
 
 
 def history_figure(
-    row: SeriesRow, metric: Metric, points: Sequence[Point], changes: Sequence[tuple[str, float, float, str]], kind: str
+    row: SeriesRow, metric: MetricRow, points: Sequence[Point], changes: Sequence[tuple[str, float, float, str]], kind: str
 ) -> bytes:
     """Draw a series over time. changes: (at_utc, level before, level after, words), oldest first."""
     figure, [chart] = _charts(1, f"{row.cluster}: {row.label}")

@@ -83,7 +83,7 @@ _HOW_LONG = {"duration_s", "warmup_s", "omit_s", "operation_count_max"}
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ForeignComparison:
     """One foreign program against a kernel of hpcq: medians over the pairs of nodes, and the ratio of each pair.
 
     theirs, ours: for people. ratios: of each pair, theirs over ours, sorted; empty when nothing was comparable.
@@ -113,7 +113,7 @@ class Compared:
         return self.ratio is not None and abs(self.ratio - 1) > DIFFERS_RATIO
 
 
-def compared(database: Connection, run: str) -> list[Compared]:
+def compared(database: Connection, run: str) -> list[ForeignComparison]:
     """Every foreign program of a run that has a counterpart, the largest disagreement first."""
     texts = descriptions(database)
     if not texts:
@@ -133,7 +133,7 @@ def compared(database: Connection, run: str) -> list[Compared]:
     return sorted(rows, key=lambda row: -abs((row.ratio or 1.0) - 1))
 
 
-def compare(kernel: Kernel, metric: str, peer: Peer, values: Sequence[PeerValue]) -> list[Compared]:
+def compare(kernel: Kernel, metric: str, peer: Peer, values: Sequence[PeerValue]) -> list[ForeignComparison]:
     """One metric of a foreign program against its counterpart: one row per cluster and set of shared options."""
     shared = {one.name for one in kernel.options} & {one.name for one in kernels()[peer.kernel].options} - _HOW_LONG
     theirs = _by_test([one for one in values if (one.kernel, one.metric) == (kernel.name, metric)], shared, peer.times)
@@ -145,7 +145,7 @@ def compare(kernel: Kernel, metric: str, peer: Peer, values: Sequence[PeerValue]
         pairs = [pair for pair in of_pairs if others.get(pair)]
         shown = [units.human(median(list(found.values())), unit) if found else "" for found in (of_pairs, others)]
         rows.append(
-            Compared(
+            ForeignComparison(
                 cluster=cluster,
                 kernel=kernel.name,
                 quantity=f"{kernel_title(peer.kernel)}, {metric_title(peer.metric)}",

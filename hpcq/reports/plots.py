@@ -17,7 +17,7 @@ from hpcq.analysis.change import Explained
 from hpcq.analysis.expected import Around, Expected, Test, test_of
 from hpcq.kernels import size_text
 from hpcq.nodelist import natural
-from hpcq.store.history import Metric, Point, SeriesRow
+from hpcq.store.history import MetricRow, Point, SeriesRow
 from hpcq.store.query import Summary, median
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -667,7 +667,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LevelStep:
     """One change of level: where, and the levels on both sides as lines (x1, x2, y). words: what differed."""
 
     x: float
@@ -685,7 +685,7 @@ class Timeline:
     summary: str
     height: int
     marks: tuple[Mark, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[LevelStep, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     #: Top and bottom of what is expected: the middle 90 % of the jobs before the first change; None without a change.
@@ -694,7 +694,7 @@ class Timeline:
     left: int = LEFT
 
 
-def make_timeline(row: SeriesRow, metric: Metric, points: Sequence[Point], changes: Sequence[Explained]) -> Timeline | None:
+def make_timeline(row: SeriesRow, metric: MetricRow, points: Sequence[Point], changes: Sequence[Explained]) -> Timeline | None:
     """One series; None without points. changes: those of this series, whose level is known."""
     if not points:
         return None
@@ -760,8 +760,8 @@ def _gone(one: Explained) -> bool:
     return level.after != level.after or level.before != level.before
 
 
-def _timeline_step(one: Explained, x_axis: Axis, y_axis: Axis) -> Step:
+def _timeline_step(one: Explained, x_axis: Axis, y_axis: Axis) -> LevelStep:
     x = x_axis.at(units.parse_utc(one.changed.at_utc).timestamp())
     level = one.changed.level
     before, after = y_axis.at(level.before), y_axis.at(level.after)
-    return Step(x, (x_axis.start, x, before), (x, x_axis.end, after), one.words or "no known difference")
+    return LevelStep(x, (x_axis.start, x, before), (x, x_axis.end, after), one.words or "no known difference")

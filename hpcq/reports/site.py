@@ -20,7 +20,7 @@ from hpcq.errors import UserError
 from hpcq.render import render
 from hpcq.reports.links import links_of, page_path
 from hpcq.reports.page import write_report
-from hpcq.reports.stretch import Judgement, change_name, write_change, write_stretch
+from hpcq.reports.stretch import StretchVerdict, change_name, write_change, write_stretch
 from hpcq.run_folder.paths import read_json_or_none, write_json, write_text
 from hpcq.store import query
 from hpcq.store.database import reading
@@ -158,7 +158,7 @@ def _runs(
 
 
 def _index(
-    site: _Folder, clusters: list[str], runs: list[RunRow], nodes: dict[str, list[NodeRow]], judged: dict[str, Judgement]
+    site: _Folder, clusters: list[str], runs: list[RunRow], nodes: dict[str, list[NodeRow]], judged: dict[str, StretchVerdict]
 ) -> None:
     path = page_path("index")
     context = {

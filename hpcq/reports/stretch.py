@@ -21,7 +21,7 @@ from hpcq.reports.plots import Timeline, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import Metric, SeriesRow, metrics_of, select, timeline
+from hpcq.store.history import MetricRow, SeriesRow, metrics_of, select, timeline
 from hpcq.store.ledger import last_verdicts
 from hpcq.store.query import check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
@@ -58,7 +58,7 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class StretchVerdict:
     """The verdict of the page, the tally of its series, in words what the verdict rests on, the judge's causes, the changes."""
 
     verdict: Verdict
@@ -81,7 +81,7 @@ def write_stretch(
     *,
     standing: tuple[Standing, ...] | None = None,
     links: Links | None = None,
-) -> Judgement:
+) -> StretchVerdict:
     """Write the page of what is wanted to `path` and return its verdict. since: words for a stretch of time.
 
     standing: what the judge says of the clusters, if it was asked already. links: of a site, to its other pages.
@@ -121,7 +121,7 @@ def write_change(database: Path, block: Block, path: Path, *, links: Links) -> N
 
 def _context(
     database: Connection, since: str, wanted: Selection, standing: tuple[Standing, ...] | None
-) -> tuple[dict[str, Any], Judgement]:
+) -> tuple[dict[str, Any], StretchVerdict]:
     check_known(database, cluster=wanted.cluster)
     if wanted.node is not None:
         name = wanted.node if wanted.cluster is None else f"{wanted.cluster}/{wanted.node.rpartition('/')[2]}"
@@ -159,7 +159,7 @@ def _context(
         "events": events_in(database, from_utc, until_utc, cluster, node)[:_ROWS_MAX],
         "missing": folded_missing(query.not_measured(database, chosen)),
     }
-    return context, Judgement(verdict, found.tally, tuple(reasons), tuple(found.causes), tuple(found.blocks))
+    return context, StretchVerdict(verdict, found.tally, tuple(reasons), tuple(found.causes), tuple(found.blocks))
 
 
 def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[Standing, ...] | None = None) -> _Found:
@@ -203,7 +203,7 @@ def _accepted(one: VerdictRecord) -> str:
 def _searched(  # noqa: PLR0917 - which series, when, and the facts of their results
     database: Connection,
     rows: Sequence[SeriesRow],
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, MetricRow],
     stretch: tuple[str, str | None],
     facts: Sequence[tuple[str, str]],
     standing: Sequence[Standing] = (),

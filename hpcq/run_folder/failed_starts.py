@@ -14,7 +14,7 @@ from hpcq.run_folder.paths import read_json_or_none
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StartTrouble:
     """One reason why programs do not start.
 
     everywhere: it is no property of a node, so one job proves it for all. may_pass: another attempt may succeed.
@@ -26,8 +26,8 @@ class Cause:
     may_pass: bool = False
 
 
-def _cause(pattern: str, remedy: str, *, everywhere: bool = False, may_pass: bool = False) -> Cause:
-    return Cause(re.compile(pattern, re.IGNORECASE), remedy, everywhere, may_pass)
+def _cause(pattern: str, remedy: str, *, everywhere: bool = False, may_pass: bool = False) -> StartTrouble:
+    return StartTrouble(re.compile(pattern, re.IGNORECASE), remedy, everywhere, may_pass)
 
 
 _FILE = "of the cluster file"
@@ -71,7 +71,7 @@ CAUSES = (
 )  # fmt: skip
 
 
-def cause_of(words: str) -> Cause | None:
+def cause_of(words: str) -> StartTrouble | None:
     """Return the cause that these words tell; None for words that may be a passing trouble or one node's own."""
     return next((one for one in CAUSES if one.pattern.search(words)), None)
 

@@ -26,7 +26,7 @@ from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidde
 from hpcq.runner.queue.run_state import ClusterState, Record, summary
 from hpcq.runner.site.build import account_folder, build_kernels, build_toolchains, check_description, write_build
 from hpcq.runner.site.checking import clean_by_age
-from hpcq.runner.site.place import Place, nodes_now, place
+from hpcq.runner.site.place import ClusterSite, nodes_now, place
 
 Say = Callable[[str], None]
 
@@ -71,7 +71,7 @@ def read_plan(run: RunFolder, cluster_name: str) -> Plan:
     return Plan.from_json(path.read_text(encoding="utf-8"), str(path))
 
 
-def plan_at(here: Place) -> Plan:
+def plan_at(here: ClusterSite) -> Plan:
     """Return the plan of one cluster without writing it."""
     seed = int(read_json(here.run.run_json)["seed"])
     nodes, limits = nodes_now(here.scheduler), here.scheduler.job_limits()
@@ -88,7 +88,7 @@ def drive(
         return summary(driver.state) if driver.state.active or driver.state.pending else driver.finish()
 
 
-def account_at(here: Place, clock: Clock | None = None) -> Account:
+def account_at(here: ClusterSite, clock: Clock | None = None) -> Account:
     """Return an empty account of what the run may take of a cluster."""
     clock = clock or Clock()
     folder, cluster = account_folder(here.cluster), here.cluster
@@ -103,7 +103,7 @@ def share_of(state: ClusterState) -> Share:
 
 
 @contextlib.contextmanager
-def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[Driver]:
+def opened(run: RunFolder, here: ClusterSite, account: Account, say: Say) -> Iterator[Driver]:
     """Open the driver of a cluster's own pairs, with its journal. The account includes what it takes."""
     name = here.cluster.name
     here.secure()
@@ -118,7 +118,7 @@ def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[
         yield Driver(ClusterRun(record=record, queue=queue))
 
 
-def _own_reservation(here: Place, planned: Plan, say: Say, clock: Clock) -> OwnReservation | None:
+def _own_reservation(here: ClusterSite, planned: Plan, say: Say, clock: Clock) -> OwnReservation | None:
     """Return the reservation that this part of the run makes, or that an earlier driver of it left."""
     wish = here.cluster.make_reservation
     if wish is None:

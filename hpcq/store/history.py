@@ -132,7 +132,7 @@ class SeriesRow(PairTest):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MetricRow:
     """The metric of a kernel that an analysis reads."""
 
     metric_name_id: int
@@ -201,11 +201,11 @@ def find_series(database: Connection, text: str) -> SeriesRow:
     raise UserError(f"{text!r} fits {len(fitting)} series", f"name one by its number: {shown}")
 
 
-def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
+def metrics_of(database: Connection, name: str | None) -> dict[str, MetricRow]:
     """By kernel: the metric of that name; without a name, the kernel's main metric."""
     condition = "mn.metric_name_id = k.main_metric_name_id" if name is None else "mn.name = ?"
     found = {
-        row["kernel"]: Metric(row["metric_name_id"], row["name"], row["unit"], row["better"])
+        row["kernel"]: MetricRow(row["metric_name_id"], row["name"], row["unit"], row["better"])
         for row in database.execute(
             "SELECT k.name AS kernel, mn.metric_name_id, mn.name, mn.unit, mn.better FROM metric_name mn"
             f" JOIN kernel k ON k.kernel_id = mn.kernel_id WHERE {condition}",
@@ -285,7 +285,7 @@ class Point:
 
 
 def timeline(
-    database: Connection, series_id: int, metric: Metric, window: Window, facts: Sequence[tuple[str, str]] = ()
+    database: Connection, series_id: int, metric: MetricRow, window: Window, facts: Sequence[tuple[str, str]] = ()
 ) -> list[Point]:
     """The points of one series, oldest first."""
     condition, bound = within(window, facts)

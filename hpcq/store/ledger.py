@@ -22,7 +22,7 @@ from hpcq.gate_kinds.registry import needed_facts
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS
-from hpcq.store.keep.annotations import Said, insert_event, set_groups
+from hpcq.store.keep.annotations import Author, insert_event, set_groups
 from hpcq.store.query import check_known
 from hpcq.store.selection import Window
 from hpcq.units import parse_utc, utc_now
@@ -35,7 +35,7 @@ TRY_AGAIN_MAX_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class LedgerNode:
     """One node. last: its last verdict. booted: its boot is not the judged one. since: events after the verdict.
 
     reservations: the recorded maintenance reservations of the node, each with its end; None while it lasts.
@@ -101,7 +101,7 @@ def at_fault(database: Connection, cluster: str) -> list[VerdictRecord]:
     return [_record(row, waits=_waits(database, row, "verdict <> 'pass'")) for row in rows]
 
 
-def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
+def nodes_of(database: Connection, cluster: str) -> dict[str, LedgerNode]:
     """Every node of a cluster that this database knows."""
     happened: dict[str, list[tuple[str, str]]] = {}
     reserved: dict[str, dict[str, str | None]] = {}
@@ -124,7 +124,7 @@ def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
             known = {**dict(row), "kind": Thing.NODE, "name": node}
             waits = row["verdict"] == Verdict.INCONCLUSIVE and _waits(database, known, "verdict = 'inconclusive'")
             last = _record(known, waits=waits)
-        found[node] = NodeState(node, last, booted, since, reserved.get(node, {}))
+        found[node] = LedgerNode(node, last, booted, since, reserved.get(node, {}))
     return found
 
 
@@ -212,17 +212,17 @@ def observed(
     for one in standing:
         if one.node in ids:
             place = {"cluster_id": ids[one.node][0], "node_id": ids[one.node][1]}
-            insert_event(database, "maintenance", (one.started_utc, None), Said(who, one.note), **place)
+            insert_event(database, "maintenance", (one.started_utc, None), Author(who, one.note), **place)
     _end_maintenance(database, who, {one.note for one in standing})
     open_drains = _open_drains(database, who)
     now, still = utc_now(), set(drained)
     for node, (cluster_id, node_id) in ids.items():
         place = {"cluster_id": cluster_id, "node_id": node_id}
         if node in still and node_id not in open_drains:
-            insert_event(database, "drain", (now, None), Said(who, "seen drained"), **place)
+            insert_event(database, "drain", (now, None), Author(who, "seen drained"), **place)
         elif node not in still and node_id in open_drains:
             database.execute("UPDATE event SET ended_utc = ? WHERE event_id = ?", (now, open_drains[node_id]))
-            insert_event(database, "resume", (now, None), Said(who, "no longer drained"), **place)
+            insert_event(database, "resume", (now, None), Author(who, "no longer drained"), **place)
     set_groups(database, cluster, "leaf", leaves.items(), now)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hpcq.runner.accept.judging import Judging
 from hpcq.store import selection
 from hpcq.store.database import reading
-from hpcq.store.keep.annotations import Said, set_baseline
+from hpcq.store.keep.annotations import Author, set_baseline
 from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
@@ -25,7 +25,7 @@ def test_only_what_differs_from_the_reference_is_told(tmp_path: Path) -> None:
     """The baseline has the node as the server alone, with the same facts throughout; later it is at both ends."""
     history = History(tmp_path, pairs=[(one, "n2") for one in PARTNERS])
     facts = {node: {"node": {"hostname": node}} for node in ("n2", *PARTNERS)}
-    set_baseline(history.database, "good", [history.night(1, facts=facts)], Said("me", "first light"))
+    set_baseline(history.database, "good", [history.night(1, facts=facts)], Author("me", "first light"))
     both_ways = [pair for one in PARTNERS for pair in ((one, "n2"), ("n2", one))]
     smaller = facts | {"n2": facts["n2"] | {"sysctl": {"net.core.rmem_max": 212992}}}
     now = history.night(2, pairs=both_ways, facts=smaller)

@@ -17,7 +17,7 @@ from hpcq.runner.accept.accepting import commands_for
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose, partners
 from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
 from hpcq.scheduler.slurm.scheduler import SlurmAdministration, read_nodes, read_reservations
-from hpcq.store.ledger import NodeState
+from hpcq.store.ledger import LedgerNode
 from hpcq.transport import Here
 from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.acceptance.standing import pairs_across, sides_of
@@ -41,14 +41,14 @@ def known(
     since: tuple[str, ...] = (),
     waits: bool = False,
     measured_utc: str | None = None,
-) -> NodeState:
+) -> LedgerNode:
     if verdict is None:
-        return NodeState(node)
+        return LedgerNode(node)
     decided_utc = "2026-11-01T00:00:00Z"
     last = VerdictRecord(
         Thing.NODE, node, verdict, "why", (node,), decided_utc=decided_utc, measured_utc=measured_utc, waits=waits
     )
-    return NodeState(node, last, booted, since)
+    return LedgerNode(node, last, booted, since)
 
 
 def up(node: str, started: str = "2026-10-01T00:00:00Z", **changed: object) -> NodeUpkeep:

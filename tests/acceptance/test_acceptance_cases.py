@@ -18,7 +18,7 @@ from hpcq.runner.accept.judging import Judging, since_words
 from hpcq.scheduler.administration import NodeUpkeep, Upkeep
 from hpcq.store import selection
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.keep.annotations import Said, set_baseline
+from hpcq.store.keep.annotations import Author, set_baseline
 from hpcq.store.keep.check_and_prune import prune
 from hpcq.store.load.cluster import load_run
 from hpcq.verdict.acceptance.judge import Acceptance
@@ -108,7 +108,7 @@ class Site:
         return made.run
 
     def baseline(self, *runs: str) -> None:
-        set_baseline(self.database, "good", runs, Said("me", "first light"))
+        set_baseline(self.database, "good", runs, Author("me", "first light"))
 
     def judging(self, baseline: str | None = "good") -> Judging:
         with reading(self.database) as database:

@@ -9,7 +9,7 @@ import pytest
 
 from hpcq.errors import UserError
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.ledger import NodeState, Occurrence, at_fault, decide, ensure_nodes, last_verdicts, nodes_of, observed
+from hpcq.store.ledger import LedgerNode, Occurrence, at_fault, decide, ensure_nodes, last_verdicts, nodes_of, observed
 from hpcq.units import parse_utc, utc_text
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
@@ -26,7 +26,7 @@ def of_node(node: str, verdict: Verdict) -> VerdictRecord:
 def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
 
-    def see(standing: list[Occurrence], drained: list[str]) -> dict[str, NodeState]:
+    def see(standing: list[Occurrence], drained: list[str]) -> dict[str, LedgerNode]:
         with writing(path) as database, transaction(database):
             ensure_nodes(database, "alpha", ["n1", "n2"])
             observed(database, "alpha", standing, drained, {"n1": "leaf1"})

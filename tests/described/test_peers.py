@@ -9,7 +9,7 @@ import pytest
 from hpcq import assets
 from hpcq.definition.kernel_file import read_kernel
 from hpcq.kernels import Kernel, Peer, own_kernels
-from hpcq.reports.page import Compared, compare
+from hpcq.reports.page import ForeignComparison, compare
 from hpcq.store.read.grouped import PeerValue
 
 pytestmark = pytest.mark.fast
@@ -26,7 +26,7 @@ def value(kernel: str, metric: str, number: float, server: str = "n2", **paramet
     return PeerValue("alpha", "n1", server, kernel, parameters, metric, "", number)
 
 
-def rows(name: str, *values: PeerValue) -> list[Compared]:
+def rows(name: str, *values: PeerValue) -> list[ForeignComparison]:
     return compare(*delivered(name), values)
 
 

@@ -26,7 +26,7 @@ from hpcq.runner.drive.driver import ClusterRun, Driver
 from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.run_state import ClusterState, Record
-from hpcq.runner.site.place import Place
+from hpcq.runner.site.place import ClusterSite
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import (
     Fate,
@@ -286,11 +286,11 @@ class FakeSite:
             yield Driver(ClusterRun(record=record, queue=queue))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ClusterSite:
         """As stages make it; the campaign is not asked by drivers."""
         campaign: Any = None
         transport = self.scheduler.transport
-        return Place(self.run, campaign, self.cluster, transport, self.scheduler, self.run.path / "sim", str(self.root))
+        return ClusterSite(self.run, campaign, self.cluster, transport, self.scheduler, self.run.path / "sim", str(self.root))
 
     def drive(self) -> list[Event]:
         """To the end; returns the events."""

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement
+from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, Finding, JudgedResult
 from tests.kernels.kernel_programs import Programs, programs, write_secret
 from tests.lab.lab_fixture import RunningLab
 
@@ -61,7 +61,7 @@ class Told:
     """A measurement and what was found in it."""
 
     line: dict[str, Any]
-    judgement: Judgement
+    judgement: EvidenceVerdict
     others_cores: float
     """CPU time that others used on this machine meanwhile, as seen from outside."""
     stolen_ticks: int

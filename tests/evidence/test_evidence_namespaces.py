@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
+from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, JudgedResult
 from tests.evidence.test_evidence_lab import OF_THE_MACHINE
 from tests.kernels.kernel_programs import Programs, Server, wait_for, write_secret
 
@@ -136,7 +136,7 @@ class Link:
         found: dict[str, Any] = json.loads(inside(end, str(self.program), "facts", "--interface", "tap0"))
         return found
 
-    def measure(self, addresses: dict[str, str]) -> tuple[dict[str, Any], Judgement]:
+    def measure(self, addresses: dict[str, str]) -> tuple[dict[str, Any], EvidenceVerdict]:
         """A ping-pong, judged with the facts of both ends."""
         serve = ["ip", "netns", "exec", namespace_of("server"), str(self.program), "server", "--bind", addresses["server"]]
         with subprocess.Popen(
@@ -186,7 +186,7 @@ def link(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 FINE = {"speed_mbps": 10000, "duplex": 1, "modes": (GIGABIT, TEN_GIGABIT)}
 
 
-def findings(judgement: Judgement) -> list[tuple[str, str | None]]:
+def findings(judgement: EvidenceVerdict) -> list[tuple[str, str | None]]:
     return [(one.rule.name, one.end) for one in judgement.findings if one.rule.name not in OF_THE_MACHINE]
 
 

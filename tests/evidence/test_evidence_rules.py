@@ -14,7 +14,7 @@ import pytest
 
 from hpcq.clock import DriverTimes
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
+from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, JudgedResult
 from hpcq.evidence.rules import COURSE, RULES, cpu_list
 
 pytestmark = pytest.mark.fast
@@ -46,13 +46,13 @@ def changed(case: dict[str, Any]) -> dict[str, Any]:
     return same | {"driver_times": case.get("driver_times")}
 
 
-def judged(pair: dict[str, Any]) -> Judgement:
+def judged(pair: dict[str, Any]) -> EvidenceVerdict:
     times = pair.get("driver_times")
     facts = pair["client_facts"], pair["server_facts"]
     return judge(JudgedResult(pair["line"], pair["line"]["options"], *facts, driver_times=times and DriverTimes(*times)))
 
 
-def found(judgement: Judgement) -> list[tuple[str, str | None]]:
+def found(judgement: EvidenceVerdict) -> list[tuple[str, str | None]]:
     return sorted(((one.rule.name, one.end) for one in judgement.findings), key=str)
 
 

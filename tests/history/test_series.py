@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement, Rule
+from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, Finding, JudgedResult, Rule
 from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder, ask, load, utc
 from tests.store.test_store import builder, database
@@ -110,12 +110,12 @@ def test_a_judge_sees_the_line_and_facts_and_its_word_is_stored(builder: RunBuil
     rule = Rule("nic_drops", "the NIC dropped frames", "enlarge its rings", "ethtool(8)")
     seen: list[JudgedResult] = []
 
-    def judge(judged: JudgedResult) -> Judgement:
+    def judge(judged: JudgedResult) -> EvidenceVerdict:
         seen.append(judged)
         if len(seen) > 2:
-            return Judgement(crossed_interface=CrossedInterface.YES)
+            return EvidenceVerdict(crossed_interface=CrossedInterface.YES)
         finding = Finding(rule, "server", "7 frames dropped", {"frame_count": 7})
-        return Judgement((finding,), True, CrossedInterface.NO, "the bytes did not cross eth0")
+        return EvidenceVerdict((finding,), True, CrossedInterface.NO, "the bytes did not cross eth0")
 
     report = load_run(database, builder.path, judge=judge)
     assert (report.clusters[0].invalid_count, report.clusters[0].measured_count) == (2, 10)

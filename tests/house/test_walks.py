@@ -20,6 +20,8 @@ from tests.people.nights import make_nights
 ENTERED_MAX = {"results": 20, "regressions": 43, "check": 40}
 #: How many modules may have one importer, and that in the same folder. A package's head is the door to its folder.
 SIBLINGS_MAX = 10
+#: How many names of classes stand twice: whoever searches one must find one thing. Those left are of judge and verdict.
+TWICE_MAX = 10
 
 #: Runs the command line and prints on the last line which files of hpcq had a function called.
 WATCHED = """
@@ -86,3 +88,15 @@ def test_few_modules_exist_for_one_sibling() -> None:
         and name.rpartition(".")[0] == next(iter(users)).rpartition(".")[0]
     }
     assert len(alone) <= SIBLINGS_MAX, alone
+
+
+@pytest.mark.fast
+def test_a_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert len(places) > 300
+    assert len(twice) <= TWICE_MAX, twice

@@ -18,7 +18,7 @@ from hpcq.cli.main import run
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.watch import doctor, schedule
-from hpcq.runner.watch.doctor import Places, Told, examine
+from hpcq.runner.watch.doctor import Checkup, Places, examine
 from hpcq.store.load.cluster import load_run
 from tests.pages.test_schedule import OTHERS, home
 from tests.store.run_folders import RunBuilder
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.fast
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 
 
-def told(home: Path, area: str, now: dt.datetime | None = None) -> dict[str, Told]:
+def told(home: Path, area: str, now: dt.datetime | None = None) -> dict[str, Checkup]:
     """What one area says, by item; the last word on each."""
     found = examine(Places(home / "results.db", home / "runs"), now)
     return {one.item: one for one in found if one.area == area}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.scheduler.pbs.administration import read_made, read_reservation
-from hpcq.scheduler.pbs.nodes import Record, read_dsv, read_plain, read_vnode
+from hpcq.scheduler.pbs.nodes import Listed, read_dsv, read_plain, read_vnode
 from hpcq.scheduler.pbs.scheduler import ID_PATTERN, outcome, read_job, read_submission
 from hpcq.transport import Completed
 
@@ -54,7 +54,7 @@ def recordings() -> list[Recorded]:
     return found
 
 
-def records_of(one: Recorded) -> list[Record]:
+def records_of(one: Recorded) -> list[Listed]:
     """Whatever objects the answer shows, in whichever form."""
     if one.stdout.startswith("{"):
         return list(_from_json(one.stdout))
@@ -80,7 +80,7 @@ def _submitted(one: Recorded) -> list[str]:
     return [f"submitted {answer.scheduler_job_id}" if answer.scheduler_job_id else f"submission {answer.fate.value}"]
 
 
-def _shown(record: Record) -> str:
+def _shown(record: Listed) -> str:
     if record.kind == "Job Id":
         report = read_job(record)
         parts = [report.scheduler_job_id, report.state.value]
@@ -104,13 +104,13 @@ def _shown(record: Record) -> str:
     return f"server {record.name} history={record.get('job_history_enable') or 'off'}"
 
 
-def _from_json(text: str) -> Iterator[Record]:
+def _from_json(text: str) -> Iterator[Listed]:
     # Bytes that are no UTF-8 went into the recording as \\xff; on the wire they are raw, and read with errors="replace".
     whole = json.loads(re.sub(r"(?<!\\)\\x[0-9a-f]{2}", "\ufffd", text), strict=False)
     for key, kind in _JSON_KINDS.items():
         for name, attributes in whole.get(key, {}).items():
             flat = dict(_flattened(attributes))
-            yield Record(kind, name, flat)
+            yield Listed(kind, name, flat)
 
 
 def _flattened(attributes: dict[str, Any]) -> Iterator[tuple[str, str]]:

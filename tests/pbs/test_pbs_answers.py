@@ -9,9 +9,9 @@ import pytest
 
 from hpcq.definition.model import WithoutReservation
 from hpcq.errors import SchedulerError
-from hpcq.runner.queue.reservations import Held, OwnReservation
+from hpcq.runner.queue.reservations import OwnReservation, ReservationState
 from hpcq.scheduler.pbs.administration import read_reservations, seen_from_inside, taken_soon
-from hpcq.scheduler.pbs.nodes import SEPARATOR, Record, hosts_of, read_dsv, read_plain, read_vnode
+from hpcq.scheduler.pbs.nodes import SEPARATOR, Listed, hosts_of, read_dsv, read_plain, read_vnode
 from hpcq.scheduler.pbs.queues import Asker, read_job_limits, seconds, submit_limit
 from hpcq.scheduler.pbs.scheduler import Pbs, read_job
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, SchedulerSettings, Wait
@@ -131,11 +131,11 @@ def test_a_record_whose_attributes_broke_off_takes_no_line_of_another() -> None:
 
 @pytest.mark.parametrize("text", ["9" * 5000, "²", "٣", "1e3", "0x10", "7.0", "null", "True", ""])
 def test_what_is_no_number_of_pbs_is_none(text: str) -> None:
-    assert Record("Job Id", "7.head", {"Exit_status": text}).number("Exit_status") is None
+    assert Listed("Job Id", "7.head", {"Exit_status": text}).number("Exit_status") is None
     assert seconds(text) is None
-    queue = Record("Queue", "workq", {"enabled": "True", "started": "True", "resources_max.nodect": text})
+    queue = Listed("Queue", "workq", {"enabled": "True", "started": "True", "resources_max.nodect": text})
     assert read_job_limits([queue], "workq", Asker("anna")).max_nodes is None
-    assert submit_limit([Record("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", Asker("anna")) is None
+    assert submit_limit([Listed("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", Asker("anna")) is None
 
 
 @pytest.mark.promise("A PBS reservation one of whose nodes is down or offline keeps its nodes until it begins.")
@@ -208,7 +208,7 @@ def test_a_reservation_that_pbs_does_not_prolong_is_said_to_be_and_kept(tmp_path
         said: list[str] = []
         clock = FakeClock()
         own = OwnReservation(site.scheduler, "run-1", 60, WithoutReservation.STOP, say=said.append, clock=clock)
-        assert own.hold(["pbn1", "pbn2"]) is Held.YES
+        assert own.hold(["pbn1", "pbn2"]) is ReservationState.YES
         pbs.control(nodes={"pbn2": {"offline": True}})
         for seconds_later in (600, 61, 61):
             clock.sleep(seconds_later)

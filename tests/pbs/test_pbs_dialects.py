@@ -14,7 +14,7 @@ import pytest
 
 from hpcq.errors import SchedulerError, UserError
 from hpcq.scheduler.pbs.administration import PbsAdministration, release
-from hpcq.scheduler.pbs.nodes import Ability, Family, Record, read_dialect
+from hpcq.scheduler.pbs.nodes import Ability, Family, Listed, read_dialect
 from hpcq.scheduler.pbs.scheduler import Outcome, Pbs, outcome, read_job, read_wait, short_name
 from hpcq.scheduler.types import JobState, SchedulerSettings, Wait
 from hpcq.transport import Here
@@ -143,7 +143,7 @@ def test_a_release_without_codes_of_limits_tells_a_time_limit_by_the_time_used(
     """As the sources of 19.1 have it: TERM at the limit, no -29. Not recorded: nobody here has such a release."""
     attributes = {"job_state": "F", "Exit_status": code, "substate": "93", "Resource_List.walltime": asked}
     attributes |= {"resources_used.walltime": used} if used else {}
-    assert read_job(Record("Job Id", "7.old", attributes)).state is state
+    assert read_job(Listed("Job Id", "7.old", attributes)).state is state
 
 
 @pytest.mark.promise("A licence of PBS Professional that is not free now refuses no job.")

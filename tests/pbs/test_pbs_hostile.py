@@ -18,7 +18,7 @@ from hpcq.run_folder.journal import Attempt
 from hpcq.runner.queue.attempt_files import AttemptOutcome, Left, end_of
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.pbs.administration import PbsAdministration
-from hpcq.scheduler.pbs.nodes import Record
+from hpcq.scheduler.pbs.nodes import Listed
 from hpcq.scheduler.pbs.scheduler import read_job
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, QueueQuery, Submission, Wait
 from hpcq.transport import Here
@@ -207,9 +207,9 @@ def test_a_deleted_job_whose_second_node_had_died_is_cancelled() -> None:
     """Recorded on a live server: substate 93 and no 91, but the comment says who ended it."""
     comment = "Job run at Sun Nov 22 at 08:40 on (pbn1:ncpus=1)+(pbn2:ncpus=1) and terminated by me@simhead.sim.test"
     attributes = {"job_state": "F", "substate": "93", "Exit_status": "271", "comment": comment, "Job_Owner": "me@simhead"}
-    report = read_job(Record("Job Id", "1.simhead", attributes), "me")
+    report = read_job(Listed("Job Id", "1.simhead", attributes), "me")
     assert (report.state, report.own_request) == (JobState.CANCELLED, True)
-    assert read_job(Record("Job Id", "1.simhead", attributes), "you").own_request is False
+    assert read_job(Listed("Job Id", "1.simhead", attributes), "you").own_request is False
 
 
 @pytest.mark.promise("A PBS reservation that was denied is a refusal, although the command ends with 0.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.pbs.nodes import Record
+from hpcq.scheduler.pbs.nodes import Listed
 from hpcq.scheduler.pbs.scheduler import read_job
 from hpcq.scheduler.slurm import Slurm
 from hpcq.scheduler.slurm.reading import node_condition
@@ -129,7 +129,7 @@ def test_a_job_that_stands_still_is_said_to() -> None:
     [row] = slurm().read_poll(Completed(0, b"1000\n7|SUSPENDED|1000|one|n1|None\n", ""))
     assert (row.state, row.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
     assert row.stands_still
-    told = read_job(Record("Job", "7.head", {"job_state": "S", "comment": "Job run at noon"}))
+    told = read_job(Listed("Job", "7.head", {"job_state": "S", "comment": "Job run at noon"}))
     assert (told.state, told.reason) == (JobState.RUNNING, "suspended: it does nothing, and PBS may give its nodes to others")
     assert told.stands_still
 
@@ -163,10 +163,10 @@ def test_nobody_else_is_on_the_nodes_or_it_is_refused() -> None:
 @pytest.mark.parametrize(("said", "shown"), [("Mon Nov 23 02:11:05 2026", True), ("UNKNOWN", False)])
 def test_a_pbs_that_estimates_a_start_is_quoted(said: str, shown: bool) -> None:
     attributes = {"job_state": "Q", "comment": "Not Running: Queue not started.", "estimated.start_time": said}
-    report = read_job(Record("Job Id", "1.simhead", attributes))
+    report = read_job(Listed("Job Id", "1.simhead", attributes))
     quoted = f"; PBS expects it to start {said}" if shown else ""
     assert report.reason == f"Not Running: Queue not started.{quoted}"
-    assert read_job(Record("Job Id", "1.simhead", {**attributes, "comment": ""})).reason == quoted.removeprefix("; ")
+    assert read_job(Listed("Job Id", "1.simhead", {**attributes, "comment": ""})).reason == quoted.removeprefix("; ")
 
 
 @pytest.mark.promise("What a wrapper of `squeue` prints is no job of the user.")

@@ -21,7 +21,7 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import NOBODY_ELSE, Trusted
 from hpcq.errors import HpcqError
 from hpcq.own_folder import HINT, secure
-from hpcq.runner.queue.account import Held, SharedAccount
+from hpcq.runner.queue.account import HeldByJobs, SharedAccount
 from hpcq.runner.site import build, checking
 from hpcq.store.database import reading
 from hpcq.transport import Completed, Here
@@ -128,7 +128,7 @@ def test_a_program_that_a_stranger_kept_for_us_is_never_run(
     assert (said.ok, said.advice) == (False, HINT)
     assert said.found.startswith(f"{hpcq}: belongs to ")
     account = SharedAccount(victim, f"{hpcq}/account/tiny", "run-1", Budget(max_jobs=1), Clock())
-    account.refresh(Held(), 0.0)
+    account.refresh(HeldByJobs(), 0.0)
     assert any("belongs to" in words for words in account.news())
 
     # And where the victim once left it open: a kept program is what this user's own build says it is, or it is none.

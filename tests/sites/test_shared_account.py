@@ -16,7 +16,7 @@ from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
 from hpcq.errors import SchedulerError
 from hpcq.runner.queue import account as shared_account
-from hpcq.runner.queue.account import Held, SharedAccount
+from hpcq.runner.queue.account import HeldByJobs, SharedAccount
 from hpcq.scheduler.types import JobState
 from hpcq.transport import Here
 from hpcq.units import utc_text
@@ -38,7 +38,7 @@ def other_run(site: FakeSite, limits: Budget, name: str = "other-1") -> SharedAc
     """Another run of the same user on the same cluster and the same clock."""
     folder = str(site.folder / "work" / "hpcq" / "account" / "sim")
     account = SharedAccount(Here(), folder, name, limits, site.clock)
-    account.refresh(Held(), 0.0)
+    account.refresh(HeldByJobs(), 0.0)
     return account
 
 
@@ -49,7 +49,7 @@ def most_at_once(site: FakeSite) -> int:
 
 
 def takes(account: SharedAccount, jobs: tuple[tuple[str, ...], ...], used: float = 0.0) -> None:
-    account.refresh(Held(jobs, 240.0 * len(jobs), 120.0), used, at_once=True)
+    account.refresh(HeldByJobs(jobs, 240.0 * len(jobs), 120.0), used, at_once=True)
 
 
 @pytest.mark.promise("Limits of a cluster file hold over all runs of a user there.")
@@ -168,13 +168,13 @@ def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None
 
     def drive(number: int) -> None:
         account = SharedAccount(Here(), str(tmp_path / "account" / "sim"), f"run-{number}", limits, Clock())
-        account.refresh(Held(), 0.0)
+        account.refresh(HeldByJobs(), 0.0)
         for _ in range(8):
             if not account.open():
                 continue
             room = most - account.others.job_count - taken[number]
             jobs = tuple(("n1", "n2") for _ in range(taken[number] + min(2, room)))
-            if account.book(Held(jobs, 0.0, 60.0), 0.0):
+            if account.book(HeldByJobs(jobs, 0.0, 60.0), 0.0):
                 taken[number] = len(jobs)
             seen.append(sum(taken))
 
@@ -193,11 +193,11 @@ def two_accounts(folder: Path) -> tuple[FakeClock, SharedAccount, SharedAccount]
     limits = Budget(max_jobs=3)
     first, second = (SharedAccount(Here(), str(folder), name, limits, clock) for name in ("run-1", "run-2"))
     for one in (first, second):
-        one.refresh(Held(), 0.0)
+        one.refresh(HeldByJobs(), 0.0)
     return clock, first, second
 
 
-ONE_JOB = Held((("n1", "n2"),), 0.0, 60.0)
+ONE_JOB = HeldByJobs((("n1", "n2"),), 0.0, 60.0)
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_who_loses_the_lock_while_it_writes_submits_nothing(tmp_path: Path, monk
     assert not first.book(ONE_JOB, 0.0)
     assert (folder / "lock" / "owner").read_text() == "somebody\n", "the lock of the other one stays"
     monkeypatch.undo()
-    first.refresh(Held(), 0.0, at_once=True)
+    first.refresh(HeldByJobs(), 0.0, at_once=True)
     assert json.loads((folder / "run-1.json").read_text())["jobs"] == []
 
 
@@ -340,7 +340,7 @@ def test_the_folder_of_the_stop_file_is_opened_before_it_is_asked_for(tmp_path: 
     monkeypatch.setenv("PATH", f"{opens.parent}:{os.environ['PATH']}")
     (tmp_path / "hpcq").mkdir()
     account = SharedAccount(Here(), str(tmp_path / "hpcq" / "account" / "sim"), "run-1", Budget(), FakeClock())
-    account.refresh(Held(), 0.0)
+    account.refresh(HeldByJobs(), 0.0)
     assert account.stopped is not None
 
 

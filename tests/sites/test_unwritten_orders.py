@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.model import WithoutReservation
-from hpcq.runner.queue.reservations import Held, OwnReservation
+from hpcq.runner.queue.reservations import OwnReservation, ReservationState
 from hpcq.scheduler.slurm.scheduler import Slurm
 from hpcq.scheduler.types import SchedulerSettings
 from hpcq.transport import Completed, Here
@@ -118,7 +118,7 @@ def test_a_reservation_is_not_believed_gone_because_the_controller_is_away(
     made, away, said, clock = tmp_path / "there/made", tmp_path / "there/away", list[str](), FakeClock()
     slurm = Slurm(Here(), SchedulerSettings())
     mine = OwnReservation(slurm, "hpcq-run-1-sim", 60.0, WithoutReservation.STOP, say=said.append, clock=clock)
-    assert mine.hold(["n1"]) is Held.YES
+    assert mine.hold(["n1"]) is ReservationState.YES
     away.touch()
     clock.sleep(451)
     mine.keep()

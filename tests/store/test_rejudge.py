@@ -10,7 +10,7 @@ import pytest
 
 from hpcq.cli.main import run
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import Finding, JudgedResult, Judgement, Rule
+from hpcq.evidence.judgement import EvidenceVerdict, Finding, JudgedResult, Rule
 from hpcq.evidence.rules import VERSION
 from hpcq.store.keep.check_and_prune import Rejudged, rejudge
 from tests.history.histories import History, json_of
@@ -66,8 +66,8 @@ def test_a_newer_rule_is_no_change_of_the_machine(tmp_path: Path, capsys: pytest
         made.night(day, levels={"n2": 0.8 if day >= -10 else 1.0}, counters=PRUNED)
     newer = Rule("brand_new", "a rule of tomorrow", "try it", "nowhere")
 
-    def newer_judge(result: JudgedResult) -> Judgement:
-        return Judgement((Finding(newer, None, "seen"),), rules_version=VERSION + 1)
+    def newer_judge(result: JudgedResult) -> EvidenceVerdict:
+        return EvidenceVerdict((Finding(newer, None, "seen"),), rules_version=VERSION + 1)
 
     late = [row[0] for row in rows(made, "SELECT name FROM run WHERE name >= 'nightly-20261111' ORDER BY name")]
     for name in late:

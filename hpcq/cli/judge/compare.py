@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hpcq.analysis.pairing import Compared, Pairing
     from hpcq.analysis.standing import Standing
-    from hpcq.store.history import Metric, SeriesRow
+    from hpcq.store.history import MetricRow, SeriesRow
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally
@@ -182,7 +182,7 @@ def _verdict(level: Level) -> str:
     return level.direction if level.sure else "same" if level.verdict.value == "pass" else "unclear"
 
 
-def _compared_row(row: SeriesRow, metric: Metric, level: Level) -> dict[str, Any]:
+def _compared_row(row: SeriesRow, metric: MetricRow, level: Level) -> dict[str, Any]:
     verdict = _verdict(level)
     change = "" if level.ratio is None else f"{100 * (level.ratio - 1):+.1f} %"
     names = {

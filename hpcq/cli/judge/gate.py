@@ -16,7 +16,7 @@ from hpcq.errors import Exit, UserError
 from hpcq.gate_kinds.registry import read_against, written_kinds
 
 if TYPE_CHECKING:
-    from hpcq.store.history import Metric, SeriesRow
+    from hpcq.store.history import MetricRow, SeriesRow
     from hpcq.store.selection import Selection
     from hpcq.verdict.proposing import Proposal
     from hpcq.verdict.words import Tally
@@ -94,7 +94,7 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     return tally.exit_code
 
 
-Tested = tuple["SeriesRow", "Metric", list[Any]]
+Tested = tuple["SeriesRow", "MetricRow", list[Any]]
 
 
 def _tally(tests: Sequence[Tested], proposals: Sequence[Any], against: str | None) -> Tally:
@@ -119,7 +119,7 @@ def _too_few(tests: Sequence[Tested], against: str | None) -> Iterator[str]:
             yield f"{row.cluster}: {row.kernel} {size_text(row.message_bytes)}, {metric.name}: {words}"
 
 
-def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric], window: Any, facts: Any) -> list[Tested]:
+def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, MetricRow], window: Any, facts: Any) -> list[Tested]:
     """Values by test: kernel and parameters, on one cluster."""
     from hpcq.analysis.bulk_points import tracks
 
@@ -128,7 +128,12 @@ def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric
 
 
 def _shares(  # noqa: PLR0917 - what is chosen, and the reference
-    connection: Any, rows: Sequence[SeriesRow], chosen_metrics: dict[str, Metric], wanted: Selection, window: Any, against: str
+    connection: Any,
+    rows: Sequence[SeriesRow],
+    chosen_metrics: dict[str, MetricRow],
+    wanted: Selection,
+    window: Any,
+    against: str,
 ) -> list[Tested]:
     """The same values as shares of a reference.
 
@@ -161,7 +166,7 @@ def _shares(  # noqa: PLR0917 - what is chosen, and the reference
     return _by_test(rows, metrics, {key: np.array([share for share, _ in each]) for key, each in measured.items()})
 
 
-def _by_test(rows: Sequence[SeriesRow], metrics: dict[str, Metric], values: dict[int, Any]) -> list[Tested]:
+def _by_test(rows: Sequence[SeriesRow], metrics: dict[str, MetricRow], values: dict[int, Any]) -> list[Tested]:
     found: dict[tuple[str, str, str], Tested] = {}
     for row in rows:
         if row.series_id in values:
@@ -170,7 +175,7 @@ def _by_test(rows: Sequence[SeriesRow], metrics: dict[str, Metric], values: dict
     return list(found.values())
 
 
-def _proposal(test: Tested, ratio: float) -> tuple[SeriesRow, Metric, Proposal] | None:
+def _proposal(test: Tested, ratio: float) -> tuple[SeriesRow, MetricRow, Proposal] | None:
     from hpcq.kernels import Better
     from hpcq.verdict.proposing import propose
 
@@ -179,7 +184,7 @@ def _proposal(test: Tested, ratio: float) -> tuple[SeriesRow, Metric, Proposal] 
     return None if made is None else (row, metric, made)
 
 
-def _row(row: SeriesRow, metric: Metric, made: Proposal, against: str | None) -> dict[str, Any]:
+def _row(row: SeriesRow, metric: MetricRow, made: Proposal, against: str | None) -> dict[str, Any]:
     bound = "minimum" if made.better.value == "higher" else "maximum"
     from hpcq.kernels import size_option
 

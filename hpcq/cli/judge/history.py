@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hpcq.analysis.change import Explained
     from hpcq.store.database import Connection
-    from hpcq.store.history import Metric, Point, SeriesRow
+    from hpcq.store.history import MetricRow, Point, SeriesRow
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.node_sets import PairsOfSet
 
@@ -163,7 +163,7 @@ def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explai
     return [pairs_at(one, told, [each for each in rows if each.series_id in judged.judged_ids]) for one in changes]
 
 
-def _point_rows(points: list[Point], metric: Metric, changes: list[Explained]) -> list[dict[str, Any]]:
+def _point_rows(points: list[Point], metric: MetricRow, changes: list[Explained]) -> list[dict[str, Any]]:
     marks: dict[str, list[str]] = {}
     for one in changes:
         marks.setdefault(one.changed.at_utc, []).append(f"<- {one.changed.level.direction} from here")

@@ -118,7 +118,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
              hpcq retract --run latest --node n2 --why "n2 was being repaired"
     """
     from hpcq.store.database import reading
-    from hpcq.store.keep.annotations import Said, results_of, withdraw
+    from hpcq.store.keep.annotations import Author, results_of, withdraw
     from hpcq.store.keep.annotations import retract as write
 
     meant = list(results)
@@ -135,7 +135,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
         raise UserError("--node and --kernel choose among the results of a run", "give --run too: --run latest")
     if not meant:
         raise UserError("no result: give the numbers of results, or --run", "`hpcq results --each` shows the numbers")
-    count = (withdraw if undo else write)(existing(database), meant, Said(who, why))
+    count = (withdraw if undo else write)(existing(database), meant, Author(who, why))
     what = "1 result" if count == 1 else f"{count} results"
     again = "counts again" if count == 1 else "count again"
     print_words(f"{what} {again if undo else 'retracted'}", err=True)
@@ -162,12 +162,12 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, da
     Example: hpcq baseline set good nightly-20260205 nightly-20260305 --why "accepted by the site"
     """
     from hpcq.runner.accept.judging import weak_in
-    from hpcq.store.keep.annotations import Said
+    from hpcq.store.keep.annotations import Author
     from hpcq.store.keep.annotations import set_baseline as write
 
     if not _BASELINE_NAME.fullmatch(name):
         raise UserError(f"{name!r}: letters, digits and ._- are allowed, at most 64", "gates name it as baseline:NAME")
-    names = write(existing(database), name, runs, Said(who, why or ""))
+    names = write(existing(database), name, runs, Author(who, why or ""))
     for run in names:
         click.echo(run)
     for words in weak_in(database, names):
@@ -216,7 +216,7 @@ def add_event(  # noqa: PLR0917 - Click passes by name
     Example: hpcq event add maintenance "new firmware" --at 2026-11-21T02:00 --until 2026-11-21T04:00 --node n2
     """
     from hpcq.store.database import reading
-    from hpcq.store.keep.annotations import Said
+    from hpcq.store.keep.annotations import Author
     from hpcq.store.keep.annotations import add_event as write
     from hpcq.store.selection import moment
 
@@ -224,7 +224,7 @@ def add_event(  # noqa: PLR0917 - Click passes by name
         times = [None if text is None else _full(moment(connection, text)) for text in (begin, end)]
     if times[0] is not None and times[1] is not None and times[1] < times[0]:
         raise UserError(f"--until {end}: is before --at {begin}")
-    count = write(database, kind, (times[0] or "", times[1]), places, Said(who, note))
+    count = write(database, kind, (times[0] or "", times[1]), places, Author(who, note))
     print_words(f"{count} new", err=True)
     return Exit.OK
 
@@ -338,9 +338,9 @@ def set_changes(state: str, numbers: tuple[int, ...], why: str, who: str, databa
     \b
     Example: hpcq changes set expected 1 --why "new MTU, change 4711"
     """
-    from hpcq.store.keep.annotations import Said, set_state
+    from hpcq.store.keep.annotations import Author, set_state
 
-    set_state(existing(database), numbers, state, Said(who, why))
+    set_state(existing(database), numbers, state, Author(who, why))
     return Exit.OK
 
 

@@ -12,7 +12,7 @@ from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from hpcq.store.read.evidence_queries import Change, Snapshot
+    from hpcq.store.read.evidence_queries import FactChange, Snapshot
 
 
 @click.group(cls=Verbs)
@@ -89,7 +89,7 @@ def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_
     return Exit.OK
 
 
-def _row(change: Change) -> dict[str, Any]:
+def _row(change: FactChange) -> dict[str, Any]:
     return {
         "fact": change.fact,
         "a": "(none)" if change.a is None else str(change.a),

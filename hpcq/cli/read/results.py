@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hpcq.store.database import Connection
     from hpcq.store.query import LostTries, ResultRow, RunRow, Summary
     from hpcq.store.read.evidence_queries import FindingGroup, Flaw
-    from hpcq.store.read.toolchains import Level, ToolchainRow
+    from hpcq.store.read.toolchains import ToolchainLevel, ToolchainRow
     from hpcq.store.selection import Selection
     from hpcq.verdict import GateVerdict
 
@@ -410,7 +410,7 @@ def _row(one: ToolchainRow, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _level(level: Level, unit: str) -> str:
+def _level(level: ToolchainLevel, unit: str) -> str:
     middle = units.human(level.median, unit)
     if level.lowest is None or level.highest is None:
         return middle

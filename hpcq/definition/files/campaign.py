@@ -441,7 +441,7 @@ _Point = dict[str, ParameterValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TestEntry:
     """An entry's four mappings as written."""
 
     parameters: Mapping[str, Any]
@@ -451,7 +451,7 @@ class Entry:
     zip_is_list: bool = False
 
 
-def expand(kernel: Kernel, entry: Entry, document: Document, place: Place) -> list[_Point]:
+def expand(kernel: Kernel, entry: TestEntry, document: Document, place: Place) -> list[_Point]:
     """All points of an entry in order, without the defaults.
 
     Complaints go to the document; after one, nothing is returned.
@@ -880,7 +880,7 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
         return []
     kernel = kernels()[section.kernel]
     zip_is_list = isinstance(document.data["tests"][place[1]].get("zip"), list)
-    entry = Entry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
+    entry = TestEntry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
     tests: list[Test] = []
     for point in expand(kernel, entry, document, place):
         parameters = complete(kernel, with_transport(document, kernel, point))

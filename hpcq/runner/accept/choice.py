@@ -11,7 +11,7 @@ from hpcq.errors import UserError
 from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair
 from hpcq.scheduler.administration import Reservation, Upkeep
-from hpcq.store.ledger import NodeState
+from hpcq.store.ledger import LedgerNode
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
@@ -52,7 +52,7 @@ class NodesToTest:
 
 def choose(
     selection: NodeSelection,
-    known: Mapping[str, NodeState],
+    known: Mapping[str, LedgerNode],
     seen: Upkeep,
     idle: set[str],
     standing: Sequence[VerdictRecord] = (),
@@ -86,7 +86,7 @@ def choose(
     return NodesToTest(targets, testable, room, blocked, usable.name if usable else None)
 
 
-def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
+def _why(selection: NodeSelection, node: LedgerNode, seen: Upkeep) -> str:
     """Return why a node needs a verdict; empty if it does not."""
     if selection.nodes:
         return "asked for" if node.node in selection.nodes else ""
@@ -111,7 +111,7 @@ def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
     return ", ".join(dict.fromkeys(reasons))
 
 
-def _why_reserved(name: str, node: NodeState, seen: Upkeep) -> str:
+def _why_reserved(name: str, node: LedgerNode, seen: Upkeep) -> str:
     """Return why a reservation gives a node a test: the node is in it, or has no verdict since it ended."""
     if any(one.name == name and node.node in one.nodes for one in seen.reservations):
         return f"in reservation {name}"
@@ -119,7 +119,7 @@ def _why_reserved(name: str, node: NodeState, seen: Upkeep) -> str:
     return f"was in reservation {name}" if ended is not None and (_judged_utc(node) or "") <= ended else ""
 
 
-def _judged_utc(node: NodeState) -> str | None:
+def _judged_utc(node: LedgerNode) -> str | None:
     """Return the time that its last verdict is about.
 
     A boot after the measurement is not judged, even if the verdict came later.

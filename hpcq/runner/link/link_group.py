@@ -35,7 +35,7 @@ from hpcq.runner.link.side import SIDES, LinkSide, LinkState
 from hpcq.runner.queue.account import Account, Share
 from hpcq.runner.queue.run_state import ClusterState, Record
 from hpcq.runner.queue.yield_policy import RetryLater
-from hpcq.runner.site.place import Place, place
+from hpcq.runner.site.place import ClusterSite, place
 from hpcq.runner.workflow import SIGN
 
 
@@ -205,7 +205,7 @@ class _Group:
 
 @contextlib.contextmanager
 def _opened(
-    run: RunFolder, name: str, places: Mapping[str, Place], accounts: Mapping[str, Account], say: stages.Say
+    run: RunFolder, name: str, places: Mapping[str, ClusterSite], accounts: Mapping[str, Account], say: stages.Say
 ) -> Iterator[LinkDriver]:
     """Open the driver of a link, with its journal. The account of each side's cluster includes what the link uses."""
     link_plan = read_plan(run, name)

@@ -29,7 +29,7 @@ from hpcq.runner.queue.run_state import (
     write_programs,
 )
 from hpcq.runner.queue.yield_policy import RetryLater
-from hpcq.runner.site.place import Place, site_context
+from hpcq.runner.site.place import ClusterSite, site_context
 from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.transport import quote
@@ -251,7 +251,9 @@ class Ready:
 class LinkSide(ClusterQueue):
     """What a link's driver knows about one of its ends. It shares the account with the cluster's own pairs."""
 
-    def __init__(self, name: str, here: Place, account: Account, record: Record[LinkState], retry_later: RetryLater) -> None:
+    def __init__(
+        self, name: str, here: ClusterSite, account: Account, record: Record[LinkState], retry_later: RetryLater
+    ) -> None:
         folder, root = here.run.path / record.name, f"{here.root}/links/{record.name}"
         super().__init__(here, account, record, folder=folder, root=root, side=name, retry_later=retry_later)
         self.name = name

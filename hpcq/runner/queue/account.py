@@ -212,18 +212,18 @@ _BOOK = f"ours\n{{ {_WRITE}; }} || {{ rm -rf lock; exit 1; }}\nours\nrm -rf lock
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldByJobs:
     """What live jobs hold: their nodes, one tuple per job, and the node-seconds that they may take at most."""
 
     jobs: tuple[tuple[str, ...], ...] = ()
     node_seconds: float = 0.0
     walltime_s: float = 0.0
 
-    def and_more(self, jobs: Iterable[tuple[str, ...]], walltime_s: float) -> Held:
+    def and_more(self, jobs: Iterable[tuple[str, ...]], walltime_s: float) -> HeldByJobs:
         """Return this with more jobs of that time limit."""
         added = tuple(jobs)
         seconds = self.node_seconds + walltime_s * sum(map(len, added))
-        return Held(self.jobs + added, seconds, max(self.walltime_s, walltime_s))
+        return HeldByJobs(self.jobs + added, seconds, max(self.walltime_s, walltime_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class SharedAccount:
 
     # -- the three orders ---------------------------------------------------------------------------------------------
 
-    def refresh(self, held: Held, used: float, *, at_once: bool = False) -> None:
+    def refresh(self, held: HeldByJobs, used: float, *, at_once: bool = False) -> None:
         """Look for the stop file and the other runs; write what this run takes if it changed or a minute has passed.
 
         used: node-seconds of all ended jobs of this run.
@@ -318,7 +318,7 @@ class SharedAccount:
         self._read(answer)
         return self.stopped is None
 
-    def book(self, held: Held, used: float) -> bool:
+    def book(self, held: HeldByJobs, used: float) -> bool:
         """Write what this run takes with its next jobs, and give the lock back. False: the lock was lost meanwhile."""
         if not self.limited:
             return True
@@ -351,7 +351,7 @@ class SharedAccount:
             return None
         return done.text
 
-    def _entry(self, held: Held, used: float) -> str:
+    def _entry(self, held: HeldByJobs, used: float) -> str:
         took = self._took if self._took is not None else {}
         hour = self._clock.utc().strftime("%Y-%m-%dT%H")
         if used > self._used:
@@ -573,10 +573,10 @@ class Account:
         live = sum(one.max_node_seconds for one in self.live())
         return self.shared.limits.max_node_seconds - self.shared.others.node_seconds - self._used() - live
 
-    def _held_now(self) -> Held:
+    def _held_now(self) -> HeldByJobs:
         live = self.live()
         seconds = sum(one.max_node_seconds for one in live)
-        return Held(tuple(one.nodes for one in live), seconds, max((one.walltime_s for one in live), default=0.0))
+        return HeldByJobs(tuple(one.nodes for one in live), seconds, max((one.walltime_s for one in live), default=0.0))
 
     # -- what this run takes ------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import AttemptFiles, AttemptOutcome, Left, end_of
-from hpcq.runner.queue.reservations import Held
+from hpcq.runner.queue.reservations import ReservationState
 from hpcq.runner.queue.run_state import Record
 from hpcq.runner.queue.yield_policy import (
     EndedScripts,
@@ -37,7 +37,7 @@ from hpcq.runner.queue.yield_policy import (
     StandingStill,
     YieldPolicy,
 )
-from hpcq.runner.site.place import Place
+from hpcq.runner.site.place import ClusterSite
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
 from hpcq.units import parse_utc, utc_now
 
@@ -355,7 +355,7 @@ class ClusterQueue:
     """The jobs of one part of a run on one cluster; `side` is "from" or "to" where that part is a link."""
 
     def __init__(
-        self, here: Place, account: Account, record: Record[Any], *, folder: Path, root: str, side: str = "",
+        self, here: ClusterSite, account: Account, record: Record[Any], *, folder: Path, root: str, side: str = "",
         retry_later: RetryLater | None = None,
     ) -> None:  # fmt: skip
         """folder: the part's folder here. root: its counterpart on the cluster."""
@@ -628,7 +628,7 @@ class ClusterQueue:
         own_reservation = self.account.own_reservation
         if own_reservation is None or not own_reservation.wanted:
             return None
-        refused = own_reservation.hold(sorted(nodes, key=natural)) is Held.REFUSED and not own_reservation.given_up
+        refused = own_reservation.hold(sorted(nodes, key=natural)) is ReservationState.REFUSED and not own_reservation.given_up
         return own_reservation.refusal if refused else None
 
     # -- submit -------------------------------------------------------------------------------------------------------

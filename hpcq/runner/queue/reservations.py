@@ -27,7 +27,7 @@ _DROPS = 20
 _DROP_S = 1.5
 
 
-class Held(StrEnum):
+class ReservationState(StrEnum):
     """The outcome of asking for a reservation."""
 
     YES = "yes"
@@ -72,7 +72,7 @@ class OwnReservation:
         self.held = self._may_be_there()
         self._nodes = tuple(nodes)
 
-    def hold(self, nodes: Sequence[str]) -> Held:
+    def hold(self, nodes: Sequence[str]) -> ReservationState:
         """Make it of these nodes."""
         words = self._scheduler.reserve(self.name, nodes, self._minutes)
         if words is None:
@@ -80,13 +80,13 @@ class OwnReservation:
             self._nodes = tuple(nodes)
             self._prolong_at = self._clock.now_s() + _MARGIN_S / 2
             self._say(f"reservation {self.name} of {len(nodes)} nodes")
-            return Held.YES
+            return ReservationState.YES
         if any(sign in words for sign in self._scheduler.busy_words()):
-            return Held.BUSY
+            return ReservationState.BUSY
         self.refusal = f"reservation refused: {words}"
         self._say(self.refusal)
         self.given_up = self._otherwise is WithoutReservation.GO_ON
-        return Held.REFUSED
+        return ReservationState.REFUSED
 
     def keep(self) -> None:
         """Prolong it when that is due. If it was removed, make it again."""

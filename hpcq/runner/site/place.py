@@ -30,7 +30,7 @@ from hpcq.transport import Here, Ssh, Transport
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterSite:
     """One cluster within a run: what it is, how to reach it, and where the run's folders are on both sides."""
 
     run: RunFolder
@@ -137,7 +137,7 @@ def open_run(
     return run
 
 
-def place(run: RunFolder, cluster_name: str) -> Place:
+def place(run: RunFolder, cluster_name: str) -> ClusterSite:
     """Return everything about one cluster of a run, from the run's own copies."""
     # Importing the YAML reader takes longer than all other work of loading and reporting, which need no definition.
     from hpcq.definition.files.campaign import read_campaign
@@ -150,7 +150,7 @@ def place(run: RunFolder, cluster_name: str) -> Place:
     # A cluster that is this machine and has no work directory works within the run folder.
     work = work_root(cluster, run.run) if cluster.work_directory is not None else str(folder / "work")
     own = run.reservation_name(cluster_name) if cluster.make_reservation else None
-    return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
+    return ClusterSite(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
 
 
 def nodes_now(scheduler: Scheduler) -> list[NodeState]:

@@ -133,7 +133,7 @@ FILES_MIN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Checkup:
     """One checked item. state: ok, note, open or bad. advice: what to do or type; empty if all is well."""
 
     area: str
@@ -153,10 +153,10 @@ class Places:
     reach: bool = False
 
 
-def examine(places: Places, now: dt.datetime | None = None) -> list[Told]:
+def examine(places: Places, now: dt.datetime | None = None) -> list[Checkup]:
     """Check everything, area by area. If the check of an area fails, it reports that as bad and continues."""
     present = now or dt.datetime.now(dt.UTC)
-    areas: list[tuple[str, Callable[[], Iterator[Told]]]] = [
+    areas: list[tuple[str, Callable[[], Iterator[Checkup]]]] = [
         ("installation", _installation),
         ("schedule", lambda: _schedule(present)),
         ("runs", lambda: _runs(places)),
@@ -166,29 +166,29 @@ def examine(places: Places, now: dt.datetime | None = None) -> list[Told]:
     ]
     if places.reach:
         areas.append(("clusters", lambda: _clusters(places.cluster_folders)))
-    told: list[Told] = []
+    told: list[Checkup] = []
     for area, look in areas:
         try:
             told += look()
         except HpcqError as error:
-            told.append(Told(area, area, "bad", error.message, error.hint or ""))
+            told.append(Checkup(area, area, "bad", error.message, error.hint or ""))
         except OSError as error:
             told.append(
-                Told(area, area, "bad", f"{error.filename or area}: cannot be used: {error.strerror}", "check its rights")
+                Checkup(area, area, "bad", f"{error.filename or area}: cannot be used: {error.strerror}", "check its rights")
             )
     return told
 
 
-def _installation() -> Iterator[Told]:
-    yield Told("installation", "hpcq", "ok", f"{__version__} with Python {sys.version.split()[0]} in {sys.prefix}")
+def _installation() -> Iterator[Checkup]:
+    yield Checkup("installation", "hpcq", "ok", f"{__version__} with Python {sys.version.split()[0]} in {sys.prefix}")
     if find_spec("snakemake") is None:
-        yield Told("installation", "snakemake", "bad", "is not there: hpcq run needs it", "pip install snakemake")
+        yield Checkup("installation", "snakemake", "bad", "is not there: hpcq run needs it", "pip install snakemake")
     missing = [str(path) for path in (assets.database_schema(), assets.kernel_descriptions()) if not path.exists()]
     if missing:
-        yield Told("installation", "files", "bad", f"missing: {', '.join(missing)}", "install hpcq again")
+        yield Checkup("installation", "files", "bad", f"missing: {', '.join(missing)}", "install hpcq again")
 
 
-def _schedule(now: dt.datetime) -> Iterator[Told]:
+def _schedule(now: dt.datetime) -> Iterator[Checkup]:
     for entry in schedule.entries():
         gone = schedule.gone(entry)
         trouble = schedule.missed(entry, now)
@@ -196,16 +196,16 @@ def _schedule(now: dt.datetime) -> Iterator[Told]:
         overdue = _overdue(entry, now)
         advice = f"hpcq schedule remove {entry.name}, then add it again"
         if gone:
-            yield Told("schedule", entry.name, "bad", gone, advice)
+            yield Checkup("schedule", entry.name, "bad", gone, advice)
         if trouble:
-            yield Told("schedule", entry.name, "bad", trouble, "" if gone else _timer_advice(entry.kind))
+            yield Checkup("schedule", entry.name, "bad", trouble, "" if gone else _timer_advice(entry.kind))
         if begun:
-            yield Told("schedule", entry.name, *begun)
+            yield Checkup("schedule", entry.name, *begun)
         if overdue and not trouble:
-            yield Told("schedule", entry.name, "bad", overdue, f"its output is in {schedule.log_of(entry.name)}")
+            yield Checkup("schedule", entry.name, "bad", overdue, f"its output is in {schedule.log_of(entry.name)}")
         if not (gone or trouble or begun or overdue):
             last = "not due yet" if entry.started_utc is None else f"last started {_minute(entry.started_utc)}"
-            yield Told("schedule", entry.name, "ok", f"{entry.when} by {entry.kind}, {last}")
+            yield Checkup("schedule", entry.name, "ok", f"{entry.when} by {entry.kind}, {last}")
 
 
 def _timer_advice(kind: str) -> str:
@@ -253,28 +253,28 @@ def _campaign_name(folder: Path, word: str) -> str:
     return named[1] if named else Path(word).stem
 
 
-def _runs(places: Places) -> Iterator[Told]:
+def _runs(places: Places) -> Iterator[Checkup]:
     found = look_at_runs(places.runs_folder, places.database)
     for one in found:
-        yield Told("runs", one.run, one.state, one.found, one.advice)
+        yield Checkup("runs", one.run, one.state, one.found, one.advice)
     if not found:
         count = len(list(places.runs_folder.glob("*/run.json")))
         words = f"{units.count_of(count, 'run')}, all finished and loaded" if count else "there is no run yet"
-        yield Told("runs", str(places.runs_folder), "ok", words)
+        yield Checkup("runs", str(places.runs_folder), "ok", words)
 
 
-def _database(path: Path) -> Iterator[Told]:
+def _database(path: Path) -> Iterator[Checkup]:
     from hpcq.store.read.stretches import look_at_database
 
     if not path.exists():
-        yield Told("database", str(path), "note", "there is none yet", "hpcq run makes it; --db names another")
+        yield Checkup("database", str(path), "note", "there is none yet", "hpcq run makes it; --db names another")
     else:
         for item, ok, found, advice in look_at_database(path):
-            yield Told("database", item, "ok" if ok else "bad", found, advice)
+            yield Checkup("database", item, "ok" if ok else "bad", found, advice)
     yield _locks(path.absolute().parent)
 
 
-def _judgement(path: Path) -> Iterator[Told]:
+def _judgement(path: Path) -> Iterator[Checkup]:
     """What a person is told of the machines: worth knowing here, and no fault of the installation."""
     from hpcq.analysis.standing import standings
     from hpcq.store.database import reading
@@ -286,12 +286,12 @@ def _judgement(path: Path) -> Iterator[Told]:
         found = standings(connection, names(connection, "cluster"), "90d")
     for one in found:
         for cause in one.causes:
-            yield Told("judgement", one.cluster, "note", cause.words, "hpcq regressions" if cause.is_told else "")
+            yield Checkup("judgement", one.cluster, "note", cause.words, "hpcq regressions" if cause.is_told else "")
         if not one.causes:
-            yield Told("judgement", one.cluster, "ok", f"nothing is told or suspected as of {one.newest_run}")
+            yield Checkup("judgement", one.cluster, "ok", f"nothing is told or suspected as of {one.newest_run}")
 
 
-def _locks(folder: Path) -> Told:
+def _locks(folder: Path) -> Checkup:
     """Check whether a lock of one process keeps out another there. Only that separates two writers."""
     kind = _file_system(folder)
     probe = folder / f".hpcq-doctor-{os.getpid()}"
@@ -302,16 +302,16 @@ def _locks(folder: Path) -> Told:
             got = run_here([sys.executable, "-c", other, str(probe)], timeout_s=60).returncode == 0
     except OSError as error:
         found = f"{folder} ({kind}): cannot be locked or written: {error.strerror}"
-        return Told("database", "locks", "bad", found, "put the database on a file system that has locks")
+        return Checkup("database", "locks", "bad", found, "put the database on a file system that has locks")
     finally:
         with contextlib.suppress(OSError):  # a read-only folder has none
             probe.unlink(missing_ok=True)
     if got:
         found = f"{folder} ({kind}): two processes hold one lock: two loads at once would lose results without a word"
-        return Told("database", "locks", "bad", found, "put the database on a file system that has locks")
+        return Checkup("database", "locks", "bad", found, "put the database on a file system that has locks")
     far = kind.startswith(("nfs", "lustre", "gpfs", "beegfs", "fuse", "9p", "cifs"))
     words = f"{folder} ({kind}): locks hold on this machine" + ("; between machines only that mount can tell" if far else "")
-    return Told("database", "locks", "note" if far else "ok", words, "load on one machine only" if far else "")
+    return Checkup("database", "locks", "note" if far else "ok", words, "load on one machine only" if far else "")
 
 
 def _file_system(folder: Path) -> str:
@@ -329,7 +329,7 @@ def _file_system(folder: Path) -> str:
     return kind
 
 
-def _disk(places: Places) -> Iterator[Told]:
+def _disk(places: Places) -> Iterator[Checkup]:
     seen: set[int] = set()
     for what, path in (("runs", places.runs_folder), ("database", places.database.absolute().parent)):
         folder = path.absolute()
@@ -341,15 +341,15 @@ def _disk(places: Places) -> Iterator[Told]:
         room, files = shutil.disk_usage(folder).free, os.statvfs(folder)
         found = f"{folder}: {units.human(room, 'bytes')} free"
         if files.f_files and files.f_favail < FILES_MIN:
-            yield Told("disk", what, "bad", f"{folder}: only {files.f_favail} more files fit", "remove old run folders")
+            yield Checkup("disk", what, "bad", f"{folder}: only {files.f_favail} more files fit", "remove old run folders")
         elif room < ROOM_MIN_BYTES:
             state = "bad" if room < ROOM_MIN_BYTES / 10 else "note"
-            yield Told("disk", what, state, found, "hpcq db prune --keep 365d; remove old run folders")
+            yield Checkup("disk", what, state, found, "hpcq db prune --keep 365d; remove old run folders")
         else:
-            yield Told("disk", what, "ok", found)
+            yield Checkup("disk", what, "ok", found)
 
 
-def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
+def _clusters(folders: Sequence[Path]) -> Iterator[Checkup]:
     from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import list_clusters
     from hpcq.runner.site.place import reach, scheduler_of
@@ -357,16 +357,16 @@ def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
     examples = assets.campaigns() / "clusters"
     own = {name: path for name, path in list_clusters(None, folders).items() if path.parent.absolute() != examples.absolute()}
     if not own:
-        yield Told("clusters", "clusters", "open", "no cluster file is found here", "--clusters FOLDER names their folder")
+        yield Checkup("clusters", "clusters", "open", "no cluster file is found here", "--clusters FOLDER names their folder")
     for name, path in own.items():
         try:
             cluster = read_cluster(path)
             nodes = scheduler_of(cluster, reach(cluster)).nodes()
             counts = Counter(one.condition.value for one in nodes).most_common()
             shown = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
-            yield Told("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes: {shown}")
+            yield Checkup("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes: {shown}")
         except HpcqError as error:
-            yield Told("clusters", name, "bad", error.message, f"hpcq cluster check {name}")
+            yield Checkup("clusters", name, "bad", error.message, f"hpcq cluster check {name}")
 
 
 def _minute(utc_text: str) -> str:

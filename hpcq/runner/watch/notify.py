@@ -32,7 +32,7 @@ _STRETCH = "90d"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notice:
     """One verdict. kind: node, link, group, class, cluster, between (two groups), or campaign (its last run). cluster: empty
     for a campaign.
     """
@@ -52,18 +52,18 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedVerdict:
     """A verdict that differs from the one before. before: None where nothing was told of it yet."""
 
     before: str | None
-    now: Told
+    now: Notice
 
     def to_json(self) -> dict[str, Any]:
         """The fields that the command gets."""
         return {**asdict(self.now), "before": self.before}
 
 
-def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> list[Changed]:
+def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> list[ChangedVerdict]:
     """Run the command once if any verdict changed; returns the changes. dry_run: run nothing, remember nothing.
 
     Raises HpcqError if the command fails; then the same changes are told again next time.
@@ -78,7 +78,7 @@ def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> 
         for key, verdict in before.items()
         if key not in known and verdict != Verdict.PASS and not key.startswith(_CAMPAIGN)
     ]
-    changed = [Changed(before.get(one.key), one) for one in now if before.get(one.key, "pass") != one.verdict]
+    changed = [ChangedVerdict(before.get(one.key), one) for one in now if before.get(one.key, "pass") != one.verdict]
     if dry_run:
         return changed
     if changed:
@@ -95,7 +95,7 @@ def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> 
     return changed
 
 
-def _verdicts(connection: Connection) -> Iterator[Told]:
+def _verdicts(connection: Connection) -> Iterator[Notice]:
     """Every verdict that holds now. What the judge tells of a thing is worse than a pass that the ledger has of it."""
     from hpcq.store.ledger import last_verdicts
     from hpcq.store.query import last_runs
@@ -107,13 +107,13 @@ def _verdicts(connection: Connection) -> Iterator[Told]:
     for one in last_verdicts(connection):
         if "/".join((one.kind.value, one.cluster, one.name)) in told:
             continue
-        yield Told(one.kind.value, one.cluster, one.name, one.verdict.value, one.reason, one.decided_utc, one.run)
+        yield Notice(one.kind.value, one.cluster, one.name, one.verdict.value, one.reason, one.decided_utc, one.run)
     yield from told.values()
     for campaign, run in last_runs(connection).items():
         yield _of_run(connection, campaign, run)
 
 
-def _causes(connection: Connection) -> Iterator[Told]:
+def _causes(connection: Connection) -> Iterator[Notice]:
     """What the judge tells, as `hpcq regressions` does; what it only suspects is nobody's mail."""
     from hpcq.analysis.standing import standings
     from hpcq.store.query import names
@@ -124,16 +124,16 @@ def _causes(connection: Connection) -> Iterator[Told]:
                 kind = "cluster" if cause.thing == "night" else cause.thing
                 name = " - ".join(cause.names) or cause.cluster
                 told_utc = cause.told_utc or cause.since_utc
-                yield Told(kind, cause.cluster, name, Verdict.DEGRADED.value, cause.words, told_utc, standing.newest_run)
+                yield Notice(kind, cause.cluster, name, Verdict.DEGRADED.value, cause.words, told_utc, standing.newest_run)
 
 
-def _ended(key: str) -> Told:
+def _ended(key: str) -> Notice:
     """Of something that the judge told of and tells no more."""
     kind, cluster, name = key.split("/", 2)
-    return Told(kind, cluster, name, Verdict.PASS.value, "hpcq regressions tells it no more", utc_now(), None)
+    return Notice(kind, cluster, name, Verdict.PASS.value, "hpcq regressions tells it no more", utc_now(), None)
 
 
-def _of_run(connection: Connection, campaign: str, run: str) -> Told:
+def _of_run(connection: Connection, campaign: str, run: str) -> Notice:
     """The verdict that the page of a run begins with."""
     from hpcq.analysis.gates import judge_run
     from hpcq.reports.run_verdict import run_verdict
@@ -148,7 +148,7 @@ def _of_run(connection: Connection, campaign: str, run: str) -> Told:
         unread = f"The gates were not judged: {error.message}"
     found = run_verdict(connection, run, runs, gates, unread)
     reason = "; ".join(one.words for one in found.reasons) or found.judged_by or "nothing judges this run"
-    return Told(_CAMPAIGN, "", campaign, found.verdict.value, reason, runs[0].created_utc, run)
+    return Notice(_CAMPAIGN, "", campaign, found.verdict.value, reason, runs[0].created_utc, run)
 
 
 def _told_before(path: Path) -> dict[str, str]:

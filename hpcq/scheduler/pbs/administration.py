@@ -32,7 +32,7 @@ from hpcq.scheduler.pbs.nodes import (
     Ability,
     Dialect,
     Family,
-    Record,
+    Listed,
     Vnode,
     came_up_s,
     leaves,
@@ -115,7 +115,7 @@ def read_reservations(text: str) -> list[PbsReservation]:
     return [read_reservation(record) for record in read_plain(text) if record.kind == "Resv ID"]
 
 
-def read_reservation(record: Record) -> PbsReservation:
+def read_reservation(record: Listed) -> PbsReservation:
     """Read one record of `pbs_rstat -f`."""
     name = record.get("Reserve_Name").removeprefix("NULL")
     own = name.startswith(f"{OWN_RESERVATION}.")
@@ -467,14 +467,14 @@ def release(dialect: Dialect, settings: SchedulerSettings) -> CheckedItem:
     return CheckedItem("release", Ability.DSV not in lacks, str(dialect), words or None)
 
 
-def _history(server: Record) -> CheckedItem:
+def _history(server: Listed) -> CheckedItem:
     if server.get("job_history_enable") == "True":
         return CheckedItem("job history", True, "on")
     words = "a job that has ended is known by its exit file only; job_history_enable of the server keeps its exit status, too"
     return CheckedItem("job history", True, "off", words)
 
 
-def _hidden(server: Record) -> list[CheckedItem]:
+def _hidden(server: Listed) -> list[CheckedItem]:
     """Say that jobs of others are hidden, where they are: hpcq then yields to nobody."""
     if server.get("query_other_jobs", "False") == "True":
         return []

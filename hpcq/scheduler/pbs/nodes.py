@@ -44,7 +44,7 @@ _SLOT = re.compile(r"([^/+]+)/\d+(?:\*\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Listed:
     """One job, node, queue, server or reservation. Attributes have PBS's own names: Resource_List.select."""
 
     kind: str
@@ -74,7 +74,7 @@ class Record:
         return ""
 
 
-def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
+def read_dsv(text: str, separator: str = SEPARATOR) -> list[Listed]:
     """Return one record per line that begins a record.
 
     Other lines continue the one before: a node's comment may have line breaks.
@@ -91,7 +91,7 @@ def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
     return [_dsv_record(head, words) for head, words in found]
 
 
-def _dsv_record(head: re.Match[str], words: Sequence[str]) -> Record:
+def _dsv_record(head: re.Match[str], words: Sequence[str]) -> Listed:
     found: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
@@ -99,10 +99,10 @@ def _dsv_record(head: re.Match[str], words: Sequence[str]) -> Record:
             # Of an attribute with several limits, PBS prints each as one of its own: max_queued=[o:PBS_ALL=10].
             several = value.startswith("[") and found.get(name, "").startswith("[")
             found[name] = f"{found[name]},{value}" if several else value
-    return Record(head[1], head[2], found)
+    return Listed(head[1], head[2], found)
 
 
-def read_plain(text: str) -> list[Record]:
+def read_plain(text: str) -> list[Listed]:
     """Return the records of the plain form, with long values folded or not."""
     found: list[tuple[str, str, dict[str, str]]] = []
     for line in _unfolded(text):
@@ -113,7 +113,7 @@ def read_plain(text: str) -> list[Record]:
         value = _PLAIN_VALUE.fullmatch(line)
         if value is not None and found:
             found[-1][2][value[1]] = value[2]
-    return [Record(*one) for one in found]
+    return [Listed(*one) for one in found]
 
 
 def _unfolded(text: str) -> Iterator[str]:
@@ -202,7 +202,7 @@ class Vnode:
     shared_always: bool = False
 
 
-def read_vnode(record: Record) -> Vnode:
+def read_vnode(record: Listed) -> Vnode:
     """Read one record of pbsnodes. An unknown node has no attributes, and its condition is unknown."""
     available = record.below("resources_available")
     words = record.get("state")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits
-from hpcq.scheduler.pbs.nodes import Record, Vnode
+from hpcq.scheduler.pbs.nodes import Listed, Vnode
 
 _ENTITY = re.compile(r"([ugop]):\s*\"?([^=\]\"]+?)\"?\s*=\s*([0-9]{1,18})\s*(?=\])")
 _TIME = re.compile(r"[0-9]{1,18}(:[0-9]{1,18}){0,2}")
@@ -45,13 +45,13 @@ class Asker:
 class Queues:
     """The queues of a server, by name."""
 
-    server: Record = field(default_factory=lambda: Record("Server", ""))
-    by_name: dict[str, Record] = field(default_factory=dict)
+    server: Listed = field(default_factory=lambda: Listed("Server", ""))
+    by_name: dict[str, Listed] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Queues:
+    def of(cls, records: Sequence[Listed]) -> Queues:
         """Take the server and the queues out of a listing."""
-        server = next((one for one in records if one.kind == "Server"), Record("Server", ""))
+        server = next((one for one in records if one.kind == "Server"), Listed("Server", ""))
         return cls(server, {one.name: one for one in records if one.kind == "Queue"})
 
     def named(self, queue: str | None) -> str:
@@ -118,7 +118,7 @@ def _is_among(word: str, there: str) -> bool:
 
 
 def read_job_limits(
-    records: Sequence[Record], queue: str | None, asker: Asker, cpus: tuple[int, int] | None = None
+    records: Sequence[Listed], queue: str | None, asker: Asker, cpus: tuple[int, int] | None = None
 ) -> JobLimits:
     """Return the limits of a queue, or of the server's default queue; no limits if the server reports none.
 
@@ -177,7 +177,7 @@ def _limits(site: Queues, name: str, asker: Asker, cpus: tuple[int, int] | None,
     )
 
 
-def submit_limit(records: Sequence[Record], queue: str | None, asker: Asker) -> int | None:
+def submit_limit(records: Sequence[Listed], queue: str | None, asker: Asker) -> int | None:
     """Return how many jobs this user may have queued and running in the queue; None if there is no limit.
 
     Those that a queue passes on to count nothing here: what they do not take waits in the queue that passes on.
@@ -206,7 +206,7 @@ def _value(bound: Bound) -> int:
     return bound.value
 
 
-def _bounds(sources: Sequence[tuple[Record, str]], name: str, read: Callable[[str], int | None]) -> list[Bound]:
+def _bounds(sources: Sequence[tuple[Listed, str]], name: str, read: Callable[[str], int | None]) -> list[Bound]:
     return [Bound(value, f"{name} {where}") for record, where in sources if (value := read(record.get(name))) is not None]
 
 
@@ -226,14 +226,14 @@ def _both(own: Bound | None, other: Bound | None, choose: Callable[..., Bound]) 
     return choose(found, key=_value) if found else None
 
 
-def _state(queue: Record, server: Record) -> str:
+def _state(queue: Listed, server: Listed) -> str:
     """Return the state in hpcq's words: UP, DOWN (takes jobs, starts none), DRAIN (takes none), INACTIVE (neither)."""
     enabled = queue.get("enabled") == _TRUE
     started = queue.get("started") == _TRUE and server.get("scheduling", _TRUE) == _TRUE
     return {(True, True): "UP", (True, False): "DOWN", (False, True): "DRAIN", (False, False): "INACTIVE"}[enabled, started]
 
 
-def _refusals(site: Queues, queue: Record, asker: Asker, *, routed: bool) -> list[str]:
+def _refusals(site: Queues, queue: Listed, asker: Asker, *, routed: bool) -> list[str]:
     said, name = [], queue.name
     if queue.get("acl_user_enable") == _TRUE and not _listed([asker.user], queue.get("acl_users")):
         said.append(f"queue {name}: acl_users={queue.get('acl_users')}: {asker.user} is not among them")

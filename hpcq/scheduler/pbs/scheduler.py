@@ -28,7 +28,7 @@ from hpcq.scheduler.pbs.administration import (
 )
 from hpcq.scheduler.pbs.nodes import (
     DSV,
-    Record,
+    Listed,
     Vnode,
     by_name,
     cpus_of,
@@ -193,7 +193,7 @@ def read_survey(answer: str) -> SiteSurvey:
     return SiteSurvey(queues.server.name.partition(".")[0], tuple(partitions))
 
 
-def _hardware(vnode: Record) -> str:
+def _hardware(vnode: Listed) -> str:
     """Return the size of a node in words: a vnode with its resources, of a host that is one vnode."""
     has = vnode.below("resources_available")
     memory = re.fullmatch(r"(\d+)kb", has.get("mem", ""))
@@ -361,7 +361,7 @@ def short_name(tag: str) -> str:
     return f"hpcq-{blake2b(tag.encode(), digest_size=5).hexdigest()}"
 
 
-def read_job(record: Record, user: str | None = None) -> JobReport:
+def read_job(record: Listed, user: str | None = None) -> JobReport:
     """Read one job. user: whose jobs count as ours; None if that does not matter."""
     word = record.get("job_state")
     state, reason, exit_code = _end(record) if word in _ENDED else (_STATES.get(word, JobState.UNKNOWN), "", None)
@@ -394,18 +394,18 @@ def _ended_by(comment: str, user: str | None) -> bool | None:
     return None if match is None or user is None else match[1] == user
 
 
-def owner(record: Record) -> str:
+def owner(record: Listed) -> str:
     """Return the job's user: Job_Owner without the host."""
     return record.get("Job_Owner").partition("@")[0]
 
 
-def tag_of(record: Record) -> str:
+def tag_of(record: Listed) -> str:
     """Return the whole tag if the job's name proves it; else that name."""
     name, tag = record.get("Job_Name"), record.variable(TAG_VARIABLE)
     return tag if tag and short_name(tag) == name else name
 
 
-def _waiting_words(record: Record) -> str:
+def _waiting_words(record: Listed) -> str:
     held = record.get("Hold_Types").replace("n", "")
     words = record.get("comment")
     if record.get("job_state") == "H" and held:
@@ -418,7 +418,7 @@ def _waiting_words(record: Record) -> str:
     return f"{words}; PBS expects it to start {expected}".removeprefix("; ")
 
 
-def _killed(record: Record, code: int) -> tuple[JobState, str, int]:
+def _killed(record: Listed, code: int) -> tuple[JobState, str, int]:
     """Return how a job ended that a signal killed. Old releases do not say that its time was over; what it used does."""
     used, asked = seconds(record.get("resources_used.walltime")), seconds(record.get("Resource_List.walltime"))
     if code - _SIGNALLED in _ENDS_AT_LIMIT and used is not None and asked is not None and used >= asked:
@@ -426,7 +426,7 @@ def _killed(record: Record, code: int) -> tuple[JobState, str, int]:
     return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
 
 
-def _end(record: Record) -> tuple[JobState, str, int | None]:
+def _end(record: Listed) -> tuple[JobState, str, int | None]:
     """Return how a job ended: state, reason, exit code. A job without an exit code never counts as successful."""
     code, substate = record.number("Exit_status"), record.number("substate")
     comment = record.get("comment")

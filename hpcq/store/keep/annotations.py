@@ -23,14 +23,14 @@ EVENT_KINDS = ("maintenance", "reboot", "drain", "resume", "change", "note")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Author:
     """The author of an entry and the reason."""
 
     who: str
     why: str
 
 
-def set_state(path: Path, change_ids: Sequence[int], state: str, said: Said) -> None:
+def set_state(path: Path, change_ids: Sequence[int], state: str, said: Author) -> None:
     """Set the state of changes. Raises UserError for numbers that do not exist."""
     with writing(path) as database, transaction(database):
         for change_id in change_ids:
@@ -55,7 +55,7 @@ def states_of(database: Connection, change_id: int) -> list[dict[str, Any]]:
     return [dict(row) for row in database.execute(query, (change_id,))]
 
 
-def retract(path: Path, result_ids: Sequence[int], said: Said) -> int:
+def retract(path: Path, result_ids: Sequence[int], said: Author) -> int:
     """Declare measured results bad. Returns how many were not retracted before."""
     with writing(path) as database, transaction(database):
         before = database.total_changes
@@ -65,7 +65,7 @@ def retract(path: Path, result_ids: Sequence[int], said: Said) -> int:
         return database.total_changes - before
 
 
-def withdraw(path: Path, result_ids: Sequence[int], said: Said) -> int:
+def withdraw(path: Path, result_ids: Sequence[int], said: Author) -> int:
     """Let retracted results count again. The database still knows who retracted them, and why."""
     count = 0
     with writing(path) as database, transaction(database):
@@ -95,7 +95,7 @@ def results_of(database: Connection, run: str, node: str | None, kernel: str | N
     return [int(row[0]) for row in rows]
 
 
-def set_baseline(path: Path, name: str, runs: Sequence[str], said: Said) -> list[str]:
+def set_baseline(path: Path, name: str, runs: Sequence[str], said: Author) -> list[str]:
     """Make these runs the baseline of that name.
 
     Returns their full names. The previous baseline stays, but no longer holds.
@@ -127,7 +127,7 @@ def baselines(database: Connection) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def add_event(path: Path, kind: str, times: tuple[str, str | None], places: Sequence[str], said: Said) -> int:
+def add_event(path: Path, kind: str, times: tuple[str, str | None], places: Sequence[str], said: Author) -> int:
     """Record an event once per place: a cluster, cluster/node, or a node that only one cluster has. No place: all.
 
     Recording the same event again adds nothing. Returns how many rows were new.
@@ -156,10 +156,10 @@ def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
         else:
             cluster_id, node_id = _place(database, name)
             target = {"cluster_id": cluster_id, "node_id": node_id}
-        insert_event(database, "note", (moment, None), Said(who, note), **target)
+        insert_event(database, "note", (moment, None), Author(who, note), **target)
 
 
-def insert_event(database: Connection, kind: str, times: tuple[str, str | None], said: Said, **target: int | None) -> int:
+def insert_event(database: Connection, kind: str, times: tuple[str, str | None], said: Author, **target: int | None) -> int:
     """Insert one row unless it exists (1 or 0). times: from and until. said.why: the note.
 
     If the stored event has no end yet, it gets this one.
@@ -220,7 +220,7 @@ def node_ids(database: Connection, cluster: str) -> dict[str, int]:
     return {str(row[0]): int(row[1]) for row in rows}
 
 
-def add_state(database: Connection, change_id: int, state: str, said: Said) -> None:
+def add_state(database: Connection, change_id: int, state: str, said: Author) -> None:
     database.execute(
         "INSERT INTO change_state SELECT ?1, 1 + coalesce(max(state_no), 0), ?2, ?3, ?4, ?5 FROM change_state"
         " WHERE change_id = ?1",

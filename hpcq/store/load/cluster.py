@@ -20,7 +20,7 @@ from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.definition.described import know_folder
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
-from hpcq.evidence.judgement import Judge, JudgedResult, Judgement, no_judge
+from hpcq.evidence.judgement import EvidenceVerdict, Judge, JudgedResult, no_judge
 from hpcq.kernels import SIZE_OPTION
 from hpcq.planning.links import split
 from hpcq.planning.plan import job_name_of, pair_index_of
@@ -162,7 +162,7 @@ Facts = Mapping[str, Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFile:
     """A result file that an earlier load read."""
 
     ingest_file_id: int
@@ -172,7 +172,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ResultSource:
     """One result file: its path and what it belongs to."""
 
     path: Path
@@ -221,7 +221,7 @@ _INSERTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResultPlace:
     """What a result belongs to; all but `result_id`, `test_no` and `repetition_no` are keys of other tables."""
 
     result_id: int
@@ -250,7 +250,7 @@ class ResultWriter:
         self._row_count = 0
         self._boots: dict[int, tuple[str, str]] = {}
 
-    def add(self, line: Line, place: Place, judgement: Judgement) -> None:
+    def add(self, line: Line, place: ResultPlace, judgement: EvidenceVerdict) -> None:
         """Add all rows of one result."""
         result_id, content = place.result_id, line.content
         self._evidence(line, place)
@@ -322,7 +322,7 @@ class ResultWriter:
         self._rows[table].append(row)
         self._row_count += 1
 
-    def _samples(self, line: Line, place: Place) -> None:
+    def _samples(self, line: Line, place: ResultPlace) -> None:
         samples = mapping(line.content.get("samples"))
         count = whole(samples.get("count"))
         if count is not None:
@@ -340,7 +340,7 @@ class ResultWriter:
                 break
             self._put("histogram", (place.result_id, lower, unit, sample_count))
 
-    def _intervals(self, line: Line, place: Place) -> None:
+    def _intervals(self, line: Line, place: ResultPlace) -> None:
         series = self._some(line, "series", mapping(line.content.get("series")), _INTERVAL_COLUMNS_MAX)
         interval_ms, begins = whole(series.get("interval_ms")), series.get("begin_ms")
         for name, values in series.items():
@@ -355,7 +355,7 @@ class ResultWriter:
                 if finite(value) is not None:  # null: the sender got no turn
                     self._put("interval_value", (place.result_id, quantity_id, begin, value))
 
-    def _evidence(self, line: Line, place: Place) -> None:
+    def _evidence(self, line: Line, place: ResultPlace) -> None:
         ends = mapping(line.content.get("evidence"))
         for end_index, (end, node_id) in enumerate(zip(end_names(len(place.node_ids)), place.node_ids, strict=True)):
             evidence = mapping(ends.get(end))
@@ -375,7 +375,7 @@ class ResultWriter:
         if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in ends_expected):
             line.warnings.append(("evidence_missing", "the line lacks the evidence of an end"))
 
-    def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line, place: Place) -> tuple[Any, ...]:
+    def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line, place: ResultPlace) -> tuple[Any, ...]:
         endpoint_id = self._names.row(
             "endpoint",
             node_id=node_id,
@@ -498,7 +498,7 @@ class ClusterLoader(PlanRows):
     # -- results ----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _loaded(self) -> dict[str, Known]:
+    def _loaded(self) -> dict[str, KnownFile]:
         results = {
             row[0]: (row[1], row[2])
             for row in self._database.execute(
@@ -510,7 +510,7 @@ class ClusterLoader(PlanRows):
         files = self._database.execute(
             "SELECT path, ingest_file_id, sha256 FROM ingest_file WHERE run_cluster_id = ?", (self.run_cluster_id,)
         )
-        return {path: Known(key, sha256, *results.get(key, (None, None))) for path, key, sha256 in files}
+        return {path: KnownFile(key, sha256, *results.get(key, (None, None))) for path, key, sha256 in files}
 
     def _highest_result_id(self) -> int:
         return int(self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0])
@@ -521,7 +521,7 @@ class ClusterLoader(PlanRows):
             return
         facts = {node: self._facts(folder, node, attempt_id) for node in job.nodes}
         if attempt.place is not None:
-            self._load_spooled(Source(folder, job, attempt, attempt_id, (0, 0)), facts, placeholders)
+            self._load_spooled(ResultSource(folder, job, attempt, attempt_id, (0, 0)), facts, placeholders)
             return
         names = {
             path.stem.removesuffix(".json") + ".json"
@@ -536,11 +536,11 @@ class ClusterLoader(PlanRows):
             if step not in job.steps:
                 self.notes.append(f"{self._path_below(folder / name)}: is not in the plan")
                 continue
-            for source in self._measured_in(Source(folder / name, job, attempt, attempt_id, step)):
+            for source in self._measured_in(ResultSource(folder / name, job, attempt, attempt_id, step)):
                 if self._load_result(source, facts, placeholders.get((job.job_id, *source.step))):
                     placeholders.pop((job.job_id, *source.step), None)
 
-    def _load_spooled(self, source: Source, facts: Facts, placeholders: Placeholders) -> None:
+    def _load_spooled(self, source: ResultSource, facts: Facts, placeholders: Placeholders) -> None:
         """Load what a tournament measured of one pair; `source.path` is its folder."""
         spool, job = self._spool(source.path / SPOOL), source.job
         for step in spool.steps(job.name):
@@ -554,7 +554,7 @@ class ClusterLoader(PlanRows):
                 if self._load_result(size, facts, placeholders.get((job.job_id, *size.step))):
                     placeholders.pop((job.job_id, *size.step), None)
 
-    def _measured_in(self, source: Source) -> list[Source]:
+    def _measured_in(self, source: ResultSource) -> list[ResultSource]:
         """The results in one file: usually one, with a table of sizes one per size, each with a name of its own."""
         first, repetition_no = source.step
         more = [test_no for test_no, keys in self._tests.items() if keys.test.measured_by == first]
@@ -566,7 +566,7 @@ class ClusterLoader(PlanRows):
         named = [one for one in named if self._tests[one[0]].test.parameters.get(SIZE_OPTION) not in skipped]
         return [replace(source, path=path, step=(no, repetition_no), raw=raw) for no, path in named]
 
-    def _counting(self, source: Source, facts: Facts, lines: list[RawLine]) -> RawLine:
+    def _counting(self, source: ResultSource, facts: Facts, lines: list[RawLine]) -> RawLine:
         """Of several lines about one measurement, return the first measured one, else the last.
 
         Loading one by one gives the same.
@@ -591,7 +591,7 @@ class ClusterLoader(PlanRows):
                 self.notes.append(f"{where}, the first at byte {spool.first_damaged_byte}")
         return self._spools[path]
 
-    def _load_result(self, source: Source, facts: Facts, there: Placeholder | None) -> bool:
+    def _load_result(self, source: ResultSource, facts: Facts, there: Placeholder | None) -> bool:
         """Load one file unless it is known or may still be growing. `there` is the placeholder row for it."""
         path_below = self._path_below(source.path)
         raw, known = source.raw or read_raw(source.path), self._loaded.get(path_below)
@@ -611,12 +611,12 @@ class ClusterLoader(PlanRows):
         self._write(source, facts, result_id, self._ingest(source.path, raw.sha256, known), raw)
         return True
 
-    def _write(self, source: Source, facts: Facts, result_id: int, ingest_file_id: int, raw: RawLine) -> None:
+    def _write(self, source: ResultSource, facts: Facts, result_id: int, ingest_file_id: int, raw: RawLine) -> None:
         keys, job = self._tests[source.step[0]], source.job
         times = source.attempt.driver_times
         line = read_line(raw, source.path, keys.test.kernel, keys.test.parameters, times)
         judgement = self._judged(line, keys.test, facts, job, times)
-        place = Place(
+        place = ResultPlace(
             result_id=result_id,
             job_id=job.job_id,
             test_no=source.step[0],
@@ -633,13 +633,13 @@ class ClusterLoader(PlanRows):
         self._writer.add(line, place, judgement)
         self.read_count += 1
 
-    def _judged(self, line: Line, test: Test, facts: Facts, job: JobKeys, times: DriverTimes) -> Judgement:
+    def _judged(self, line: Line, test: Test, facts: Facts, job: JobKeys, times: DriverTimes) -> EvidenceVerdict:
         if line.outcome is not Outcome.MEASURED:
-            return Judgement()
+            return EvidenceVerdict()
         line.reason = elsewhere(line.content, self._nodes_of(job))
         if line.reason is not None:
             line.outcome = Outcome.INVALID
-            return Judgement()
+            return EvidenceVerdict()
         named = self._nodes_of(job)
         ends = (named[0], named[:2][-1])
         both = facts[job.nodes[0]], facts[job.nodes[:2][-1]]
@@ -701,7 +701,7 @@ class ClusterLoader(PlanRows):
             self._shared_facts[path] = (facts, self._names.fact_set(facts))
         return facts
 
-    def _ingest(self, path: Path, digest: bytes, known: Known | None) -> int:
+    def _ingest(self, path: Path, digest: bytes, known: KnownFile | None) -> int:
         if known is not None:
             self._database.execute(
                 "UPDATE ingest_file SET sha256 = ?, loaded_utc = ? WHERE ingest_file_id = ?",

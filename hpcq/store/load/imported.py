@@ -23,7 +23,7 @@ from urllib.parse import quote
 from hpcq import __version__, units
 from hpcq.errors import UserError
 from hpcq.imports.table import NodeFacts
-from hpcq.imports.values import Imported, ImportedJob, ImportedRun, MetricName, Problems, Test
+from hpcq.imports.values import Imported, ImportedJob, ImportedRun, ImportedTest, MetricName, Problems
 from hpcq.nodelist import nodes_of
 from hpcq.store.database import transaction, writing
 from hpcq.store.load.row_keys import RowKeys
@@ -122,8 +122,8 @@ class _Writer:
             table: int(database.execute(f"SELECT coalesce(max({table}_id), 0) FROM {table}").fetchone()[0]) + 1
             for table in ("job", "attempt", "result")
         }
-        self._series: dict[tuple[Test, int, int], int] = {}
-        self._sets: dict[Test, tuple[int, int]] = {}
+        self._series: dict[tuple[ImportedTest, int, int], int] = {}
+        self._sets: dict[ImportedTest, tuple[int, int]] = {}
         self._metrics: dict[tuple[str, MetricName], int] = {}
         self._fact_sets: dict[tuple[str, int], int] = {}
         self._changed: dict[int, tuple[str, str]] = {}
@@ -201,7 +201,7 @@ class _Writer:
             new = [(attempt_id, node_id, set_id) for node_id, set_id in facts.items() if known.get(node_id) != set_id]
             self._rows["node_facts"] += new
             self.report.new_fact_count += len(new)
-        tests: dict[Test, list[Imported]] = {}
+        tests: dict[ImportedTest, list[Imported]] = {}
         for one in job.found:
             tests.setdefault(one.test, []).append(one)
         for found in tests.values():
@@ -240,7 +240,7 @@ class _Writer:
                 self._put("metric", (result_id, self._metric(test, kernel_id, metric, brought), value))
                 self.report.new_value_count += 1
 
-    def _add_to(self, match: _Known, test: Test, one: Imported, there: _There) -> None:
+    def _add_to(self, match: _Known, test: ImportedTest, one: Imported, there: _There) -> None:
         """Add what a known measurement has not yet; what contradicts it is a problem."""
         path, line = self._place(one)
         if (match.time_utc, match.outcome) != (one.time_utc, one.outcome):
@@ -263,7 +263,7 @@ class _Writer:
 
     # -- keys -------------------------------------------------------------------------------------------------------
 
-    def _set(self, test: Test) -> tuple[int, int]:
+    def _set(self, test: ImportedTest) -> tuple[int, int]:
         found = self._sets.get(test)
         if found is None:
             kernel_id = self._names.kernel(test.kernel, _IMPORTED)
@@ -272,7 +272,7 @@ class _Writer:
                 self.report.tests.append(test.kernel)
         return found
 
-    def _series_of(self, test: Test, kernel_id: int, ends: tuple[int, int]) -> int:
+    def _series_of(self, test: ImportedTest, kernel_id: int, ends: tuple[int, int]) -> int:
         key = (test, *ends)
         found = self._series.get(key)
         if found is None:
@@ -280,7 +280,7 @@ class _Writer:
             found = self._series[key] = self._names.series(kernel_id, json.loads(test.parameters), **where)
         return found
 
-    def _metric(self, test: Test, kernel_id: int, metric: MetricName, brought: Imported) -> int:
+    def _metric(self, test: ImportedTest, kernel_id: int, metric: MetricName, brought: Imported) -> int:
         """The key of a metric. One that the kernel has with another unit or direction is a problem."""
         key = (test.kernel, metric)
         found = self._metrics.get(key)

@@ -57,7 +57,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactChange:
     """A fact that differs; None on a side without that fact."""
 
     fact: str
@@ -216,10 +216,10 @@ def compared(database: sqlite3.Connection, what: str, a: str, b: str | None) -> 
     return [(facts_at(database, node, other), facts_at(database, node, run)) for node in both]
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any], *, passing: bool = False) -> list[Change]:
+def difference(before: Mapping[str, Any], after: Mapping[str, Any], *, passing: bool = False) -> list[FactChange]:
     """Facts that differ, by name. passing: include those that differ at every boot or moment."""
     return [
-        Change(name, before.get(name), after.get(name))
+        FactChange(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name) and (passing or not name.startswith(PASSING_GROUPS))
     ]

@@ -20,7 +20,7 @@ from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values, oriented
 from hpcq.kernels import Better
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
-from hpcq.store.history import Metric
+from hpcq.store.history import MetricRow
 from hpcq.store.selection import Window
 
 _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1")])
@@ -44,7 +44,9 @@ class SeriesSeen:
     night_count: np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric], window: Window) -> tuple[Values, SeriesSeen]:
+def job_values(
+    database: Connection, cluster: str, metrics: Mapping[str, MetricRow], window: Window
+) -> tuple[Values, SeriesSeen]:
     """All pairs and nodes of a cluster in the window, oriented by what is better, and the series that they are of.
 
     metrics: by the name of their kernel. Those of which no direction is better are left out.
@@ -81,7 +83,7 @@ def job_values(database: Connection, cluster: str, metrics: Mapping[str, Metric]
 
 
 def _columns(
-    database: Connection, cluster: str, metrics: Mapping[str, Metric], rows: np.ndarray[tuple[int], np.dtype[np.void]]
+    database: Connection, cluster: str, metrics: Mapping[str, MetricRow], rows: np.ndarray[tuple[int], np.dtype[np.void]]
 ) -> tuple[Values, SeriesSeen]:
     series_ids = np.unique(rows["series"])
     known = _series(database, cluster, metrics)
@@ -128,7 +130,7 @@ def _columns(
     return values, seen
 
 
-def _series(database: Connection, cluster: str, metrics: Mapping[str, Metric]) -> dict[int, tuple[str, str, str, str]]:
+def _series(database: Connection, cluster: str, metrics: Mapping[str, MetricRow]) -> dict[int, tuple[str, str, str, str]]:
     """By number: client, server, test and which direction is better. Tests of several nodes are left out."""
     found = {}
     query = (

@@ -374,7 +374,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RunCost:
     """One month, cluster and account. account: empty if the cluster file names none, so that the user's default paid.
 
     open_count: allocations that started and have no end yet; their hours are not counted.
@@ -389,7 +389,7 @@ class Cost:
     open_count: int
 
 
-def costs(database: Connection, window: Window, cluster: str | None = None, campaign: str | None = None) -> list[Cost]:
+def costs(database: Connection, window: Window, cluster: str | None = None, campaign: str | None = None) -> list[RunCost]:
     """Node-hours by month, cluster and account, newest month first.
 
     An attempt counts from its start to its end, times its nodes. Pairs of one tournament share an allocation, which counts
@@ -409,7 +409,9 @@ def costs(database: Connection, window: Window, cluster: str | None = None, camp
         runs.setdefault(key, set()).add(row["run"])
         jobs.setdefault(key, []).append(_node_seconds(row))
         unended[key] = unended.get(key, 0) + (row["ended_utc"] is None)
-    found = [Cost(*key, len(runs[key]), len(each), sum(each) / _SECONDS_PER_HOUR, unended[key]) for key, each in jobs.items()]
+    found = [
+        RunCost(*key, len(runs[key]), len(each), sum(each) / _SECONDS_PER_HOUR, unended[key]) for key, each in jobs.items()
+    ]
     return sorted(sorted(found, key=lambda one: (one.cluster, one.account)), key=lambda one: one.month, reverse=True)
 
 

@@ -41,7 +41,7 @@ ORDER BY r.test_no, v.result_id
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ToolchainLevel:
     """The median over jobs of one toolchain, and the interval that holds it with 95 %; None with too few jobs."""
 
     toolchain: str
@@ -58,7 +58,7 @@ class ToolchainRow(KernelTest):
     variant: str
     metric: str
     unit: str
-    levels: tuple[Level, ...]
+    levels: tuple[ToolchainLevel, ...]
     said: str
     p_value: float | None
     #: Values beside other work that are in none of these figures.
@@ -107,7 +107,7 @@ def _undisturbed(found: Mapping[str, _Jobs]) -> tuple[dict[str, list[float]], in
     return {name: [median(each) for each in jobs if each] for name, jobs in chosen.items()}, left_out_count, usual
 
 
-def level(toolchain: str, values: Sequence[float]) -> Level:
+def level(toolchain: str, values: Sequence[float]) -> ToolchainLevel:
     """The median of jobs with the narrowest pair of order statistics that covers it with 95 % (no distribution assumed)."""
     ordered = sorted(values)
     count = len(ordered)
@@ -117,7 +117,7 @@ def level(toolchain: str, values: Sequence[float]) -> Level:
         if 1 - outside < _COVERAGE:
             break
         ends = ordered[place], ordered[count - 1 - place]
-    return Level(toolchain, median(ordered), *ends, count)
+    return ToolchainLevel(toolchain, median(ordered), *ends, count)
 
 
 def compared(values: Mapping[str, Sequence[float]], alpha: float) -> tuple[str, float | None]:
