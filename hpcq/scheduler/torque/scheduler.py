@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.base import Scheduler
-from hpcq.scheduler.pbs.nodes import Record, condition
+from hpcq.scheduler.pbs.nodes import Listed, condition
 from hpcq.scheduler.pbs.scheduler import (
     ID_PATTERN,
     LIMIT_WORDS,
@@ -62,7 +62,7 @@ _OURS = (
 _TRIED_FOR_S = 15
 
 
-def read_xml(text: str) -> list[Record]:
+def read_xml(text: str) -> list[Listed]:
     """Return the jobs and nodes of an answer, with the names that PBS gives their attributes. Raises ValueError."""
     start = text.find("<Data>")
     if start < 0:
@@ -79,22 +79,22 @@ def read_xml(text: str) -> list[Record]:
         name = flat.pop("Job_Id", "") or flat.pop("name", "")
         if name:
             flat["Exit_status"] = flat.pop("exit_status", "")
-            found.append(Record("Job Id" if one.tag == "Job" else "Name", name, {k: v for k, v in flat.items() if v}))
+            found.append(Listed("Job Id" if one.tag == "Job" else "Name", name, {k: v for k, v in flat.items() if v}))
     return found
 
 
-def read_report(record: Record, user: str | None) -> JobReport:
+def read_report(record: Listed, user: str | None) -> JobReport:
     """Read one job. user: whose jobs count as ours."""
     ended = record.get("job_state") == "C"
     attributes = {**record.attributes, **({"job_state": "F"} if ended else {})}
     # `n1/0-7+n2/0-7` since 6.0, `n1/0+n1/1` before
     attributes["exec_host"] = re.sub(r"/(\d+)[-,\d]*", r"/\1", record.get("exec_host"))
-    report = replace(read_job(Record(record.kind, record.name, attributes), user), native_state=record.get("job_state"))
+    report = replace(read_job(Listed(record.kind, record.name, attributes), user), native_state=record.get("job_state"))
     own = _OWN_ENDS.get(record.get("Exit_status")) if ended else None
     return replace(report, state=own[0], reason=own[1], exit_code=None) if own else report
 
 
-def read_node(record: Record) -> NodeState:
+def read_node(record: Listed) -> NodeState:
     """Read one node. One that is `free` may have jobs on some of its processors."""
     words = record.get("state")
     found = condition(words)
@@ -128,7 +128,7 @@ class Torque(Scheduler):
         self._processors = {record.name: record.get("np") for record in records if record.number("np")}
         return [read_node(record) for record in records]
 
-    def _records(self, answer: str, command: str) -> list[Record]:
+    def _records(self, answer: str, command: str) -> list[Listed]:
         try:
             return read_xml(answer)
         except ValueError as error:
