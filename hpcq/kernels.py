@@ -371,6 +371,8 @@ def expected_s(parameters: Mapping[str, ParameterValue]) -> float:
             timed = True
         elif stem in {"warmup", "warm_up", "settle"}:
             total += value * seconds
+        elif stem == "companion_idle" and parameters.get("companion") != "none":
+            total += 2 * value * seconds  # before and after
     return total if timed else total + _UNTIMED_TEST_S
 
 

@@ -1,6 +1,7 @@
 """Two network namespaces, joined by a veth pair with a rate, or by the lab's wire with rate, delay and loss.
 
 with joined(tmp_path, rate_bps=1e9) as pair:                      tc's token bucket on both ends
+with queued(tmp_path, rate_bps=1e8, queue_bytes=250_000) as pair: a switch between them with a queue of that length
 with wired(tmp_path, delay_s=0.01, rate_bps=1e8) as pair:         lab/wire.c: exact, for some hundred Mbit/s
     line = pair.run(program, "tcp_stream", duration_s=1).line
 """
@@ -93,6 +94,27 @@ def joined(folder: Path, rate_bps: float | None = None, server_rate_bps: float |
             bucket = ["rate", f"{own_bps:.0f}bit", "burst", "32kb", "latency", "50ms"]
             inside(end, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *bucket)
         yield pair
+
+
+@contextlib.contextmanager
+def queued(folder: Path, *, rate_bps: float, queue_bytes: int) -> Iterator[Pair]:
+    """Two ends at a switch that sends to each at this rate (in bits of Ethernet frames) from a queue of that many bytes."""
+    switch = namespace_of("switch")
+    with _namespaces(folder, "eth0") as pair:
+        subprocess.run(["ip", "netns", "add", switch], check=True)
+        try:
+            inside("switch", "ip", "link", "add", "bridge", "type", "bridge")
+            inside("switch", "ip", "link", "set", "bridge", "up")
+            for end in ADDRESSES:
+                near = ["peer", "name", "eth0", "netns", namespace_of(end)]
+                inside("switch", "ip", "link", "add", end, "type", "veth", *near)
+                inside("switch", "ip", "link", "set", end, "master", "bridge", "up")
+                bucket = ["rate", f"{rate_bps:.0f}bit", "burst", "3028", "limit", f"{queue_bytes}"]
+                inside("switch", "tc", "qdisc", "add", "dev", end, "root", "tbf", *bucket)
+            _addresses("eth0")
+            yield pair
+        finally:
+            subprocess.run(["ip", "netns", "delete", switch], check=False, capture_output=True)
 
 
 @contextlib.contextmanager

@@ -134,6 +134,8 @@ def test_expected_duration_counts_warm_ups() -> None:
     assert expected_s({"duration_s": 2, "warmup_s": 0.5, "message_bytes": 1}) == 2.5
     assert expected_s({"duration_ms": 200, "warmup_ms": 50}) == pytest.approx(0.25)
     assert expected_s({"operation_count_max": 100}) == 1.0
+    assert expected_s({"duration_s": 2, "companion": "udp_pingpong", "companion_idle_s": 0.5}) == 3
+    assert expected_s({"duration_s": 2, "companion": "none", "companion_idle_s": 0.5}) == 2
 
 
 def test_broken_descriptions_say_which_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

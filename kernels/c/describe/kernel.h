@@ -28,6 +28,14 @@ enum step {
     STEP_FAILED     /* run->failure says why */
 };
 
+/* When a client's kernel is told of a measurement's course. */
+enum moment {
+    MOMENT_OPENED,  /* the test channel is open at both ends, and nothing was sent yet */
+    MOMENT_STARTED, /* the measurement's clock runs */
+    MOMENT_STOPPED, /* it has stopped: the sender sends no more */
+    MOMENT_ENDED    /* all that was sent is here */
+};
+
 struct kernel {
     const char *name, *summary;
     const char *method;      /* what is timed, from which instant to which */
@@ -47,9 +55,10 @@ struct kernel {
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
     bool (*settle)(struct run *run);           /* active end: one exchange before the clock starts; NULL: none */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
-    double (*arrived_bytes)(const struct run *run); /* sender: what was acknowledged; NULL or NAN: not known */
-    bool (*batch_end)(struct run *run);             /* MPI: outside of what is timed, after each batch */
-    void (*report)(struct run *run);                /* fill the metrics that this end knows */
+    double (*arrived_bytes)(const struct run *run);      /* sender: what was acknowledged; NULL or NAN: not known */
+    bool (*batch_end)(struct run *run);                  /* MPI: outside of what is timed, after each batch */
+    bool (*moment)(struct run *run, enum moment moment); /* client; NULL: nothing to do */
+    void (*report)(struct run *run);                     /* fill the metrics that this end knows */
     void (*close)(struct run *run);
 };
 

@@ -10,8 +10,8 @@ static const char standard_name[OPTION_NAME_BYTES] = "system";
 
 const char *unit_of(const char *name)
 {
-    static const char *const units[] = {"ns",    "us",    "ms",    "s",  "utc",   "bytes", "bps", "pps",
-                                        "ratio", "count", "index", "no", "ticks", "flops", "eps", NULL};
+    static const char *const units[] = {"ns",    "us",    "ms", "s",     "utc",   "bytes", "bps", "pps", "ratio",
+                                        "count", "index", "no", "ticks", "flops", "eps",   "rpm", NULL};
     const char *suffix = strrchr(name, '_');
     for (size_t i = 0; suffix && units[i]; i++)
         if (!strcmp(suffix + 1, units[i]))

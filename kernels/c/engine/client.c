@@ -240,6 +240,14 @@ static bool client_joined(struct run *run, struct client *client)
     return true;
 }
 
+static bool client_moment(struct run *run, enum moment moment)
+{
+    if (!run->kernel->moment)
+        return true;
+    run_state(run, "companion", 0);
+    return run->kernel->moment(run, moment);
+}
+
 static bool client_measure(struct run *run, void *context)
 {
     struct client *client = context;
@@ -256,9 +264,9 @@ static bool client_measure(struct run *run, void *context)
     run->is_active = !(run->kernel->server_sends && run->kernel->server_sends(run->options));
     run->both_send = run->kernel->both_send && run->kernel->both_send(run->options);
     run->evidence = evidence_new(&run->local, place->interface);
-    bool ok = run_pin(run) && client_request(run) && client_open(run) &&
+    bool ok = run_pin(run) && client_request(run) && client_open(run) && client_moment(run, MOMENT_OPENED) &&
               (common->warmup_s <= 0 || client_phase(run, PHASE_WARMUP)) && client_phase(run, PHASE_MEASURE) &&
-              client_report(run);
+              client_moment(run, MOMENT_ENDED) && client_report(run);
     run->kernel->close(run);
     if (ok && run->more_follow) {
         client->control = run->control;

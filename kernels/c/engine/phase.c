@@ -49,10 +49,18 @@ static void phase_clock_start(struct run *run)
     run->phase_start_ns = run->now_ns = clock_now_ns();
 }
 
+/* What goes wrong then is found at the next look. */
+static void phase_moment(struct run *run, enum moment moment)
+{
+    if (!run->is_server && run->phase == PHASE_MEASURE && run->kernel->moment)
+        run->kernel->moment(run, moment);
+}
+
 static void phase_stop_sending(struct run *run)
 {
     run->stopped = true;
     run->sent_end_ns = clock_now_ns();
+    phase_moment(run, MOMENT_STOPPED);
 }
 
 static void phase_clock_stop(struct run *run)
@@ -246,6 +254,7 @@ bool phase_run(struct run *run)
     if (!active_settled(run))
         return false;
     phase_clock_start(run);
+    phase_moment(run, MOMENT_STARTED);
     return run->is_active ? phase_active(run) : phase_passive(run);
 }
 

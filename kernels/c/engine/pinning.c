@@ -136,7 +136,26 @@ bool run_pin(struct run *run)
     cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
     if (!set)
         return fail(&run->failure, EXIT_SYSTEM, "out of memory");
+    if (cpu >= 0 && !run->cpus_before) {
+        run->cpus_before = memory_new(1, CPU_ALLOC_SIZE(CPUS_MAX));
+        sched_getaffinity(0, CPU_ALLOC_SIZE(CPUS_MAX), run->cpus_before);
+    }
     bool ok = pin_to(run, cpu, node, set, CPU_ALLOC_SIZE(CPUS_MAX));
     CPU_FREE(set);
     return ok;
+}
+
+void run_beside(const struct run *run, pthread_t thread)
+{
+    const struct common_options *common = run_common(run);
+    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX);
+    int64_t cpu = run->is_server ? common->server_cpu_index : common->client_cpu_index;
+    if (!run->cpus_before)
+        return;
+    cpu_set_t *set = memory_new(1, bytes);
+    memcpy(set, run->cpus_before, bytes);
+    CPU_CLR_S((size_t)cpu, bytes, set);
+    if (CPU_COUNT_S(bytes, set))
+        pthread_setaffinity_np(thread, bytes, set);
+    free(set);
 }

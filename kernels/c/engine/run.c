@@ -59,6 +59,7 @@ void run_end(struct run *run)
     free(run->buffers);
     series_free(&run->series);
     intervals_free(&run->intervals);
+    free(run->cpus_before);
     if (run->idle_descriptor > 0)
         close(run->idle_descriptor);
     if (run->control.descriptor >= 0)

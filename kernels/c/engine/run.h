@@ -12,6 +12,7 @@
 #include "wire/address.h"
 #include "wire/control.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 /* Named JSON values in order: what was granted, and warnings (name and message). */
@@ -95,6 +96,7 @@ struct run {
     char started_utc[UTC_TEXT_BYTES];
     struct placed *buffers; /* what this end sends from and receives into */
     size_t buffer_count;
+    void *cpus_before; /* a cpu_set_t: where this process might run before its options pinned it; NULL: they did not */
     int idle_descriptor; /* open as long as idle states are held; 0: none */
 };
 
@@ -124,6 +126,9 @@ void notes_add(struct notes *notes, const char *name, const char *value);
 
 /* To the CPU and the NUMA node that the options name for this end; and out of deep idle states, where they say so. */
 bool run_pin(struct run *run);
+/* A thread beside the one that measures: where the process might run at first, but not on the CPU that it was pinned
+ * to, if there is another. */
+void run_beside(const struct run *run, pthread_t thread);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
 void run_ramp(struct run *run);                                    /* a warning when the rate was still rising */

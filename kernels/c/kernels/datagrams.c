@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 enum {
-    JOIN_PHASE = 0xff,                    /* in the place of the phase: this datagram brings the token */
-    JOIN_BYTES = 2 + CONTROL_TOKEN_BYTES, /* that mark, the flow, the token */
+    JOIN_PHASE = 0xff, /* in the place of the phase: this datagram brings the token */
     JOIN_INTERVAL_MS = 20,
     IP_MTU_OPTION = 14,   /* IP_MTU, include/uapi/linux/in.h */
     IPV6_MTU_OPTION = 24, /* IPV6_MTU, include/uapi/linux/in6.h */
@@ -135,8 +134,8 @@ static bool udp_meet(struct run *run, const struct socket_settings *settings, in
         ssize_t got = recvfrom(*listener, datagram, sizeof datagram, MSG_DONTWAIT, (struct sockaddr *)&from.storage,
                                &from.length);
         size_t index = datagram[1];
-        if (got == JOIN_BYTES && datagram[0] == JOIN_PHASE && index < count && flows->list[index].descriptor <= 0 &&
-            !memcmp(datagram + 2, token, CONTROL_TOKEN_BYTES) &&
+        if (got == SOCKETS_JOIN_BYTES && datagram[0] == JOIN_PHASE && index < count &&
+            flows->list[index].descriptor <= 0 && !memcmp(datagram + 2, token, CONTROL_TOKEN_BYTES) &&
             !udp_flow_new(run, settings, listener, flows, index, count, &from))
             return false;
     }
@@ -163,13 +162,13 @@ static bool udp_client_sockets(struct run *run, const struct socket_settings *se
     return true;
 }
 
-/* The client says its token until the server answers on the control channel: any one of these may be lost. */
-static bool udp_join(struct run *run, const struct flows *flows, uint64_t deadline_ns)
+/* The client says its token until the server answers: any one of these may be lost. */
+static bool udp_join(struct run *run, const struct flows *flows, int answered_on, uint64_t deadline_ns)
 {
-    uint8_t datagram[JOIN_BYTES] = {JOIN_PHASE};
+    uint8_t datagram[SOCKETS_JOIN_BYTES] = {JOIN_PHASE};
     control_token(&run->control, datagram + 2);
     while (clock_now_ns() < deadline_ns) {
-        struct pollfd poller = {.fd = run->control.descriptor, .events = POLLIN};
+        struct pollfd poller = {.fd = answered_on, .events = POLLIN};
         for (size_t i = 0; i < flows->count; i++) {
             datagram[1] = (uint8_t)i;
             if (send(flows->list[i].descriptor, datagram, sizeof datagram, MSG_NOSIGNAL) < 0 && errno != EINTR &&
@@ -210,13 +209,22 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
 {
     uint64_t deadline = run_state(run, "open", 10);
     if (!(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
-                         : udp_client_sockets(run, settings, flows, count) && udp_join(run, flows, deadline)))
+                         : udp_client_sockets(run, settings, flows, count) &&
+                               udp_join(run, flows, run->control.descriptor, deadline)))
         return false;
     warn_fragments(run, flows->list[0].descriptor, datagram_bytes);
     for (size_t i = 0; i < count; i++)
         if (!socket_options_apply(run, flows->list[i].descriptor, settings, SOCK_DGRAM, SOCKET_AFTER))
             return false;
     return true;
+}
+
+bool sockets_udp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows)
+{
+    uint64_t deadline = run_state(run, "open", 10);
+    return run->is_server ? udp_meet(run, settings, listener, flows, 1, deadline)
+                          : udp_client_sockets(run, settings, flows, 1) &&
+                                udp_join(run, flows, flows->list[0].descriptor, deadline);
 }
 
 bool datagrams_settled(const struct run *run, struct settling *settling, uint64_t here_count, double settle_s)

@@ -189,8 +189,8 @@ static bool tcp_join_all(struct run *run, const struct socket_settings *settings
     return true;
 }
 
-bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
-                      size_t count)
+static bool tcp_meet(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
+                     size_t count)
 {
     uint64_t deadline = run_state(run, "open", 10);
     if (!(run->is_server ? tcp_admit(run, *listener, flows, count, deadline)
@@ -199,10 +199,23 @@ bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, i
     if (run->is_server)
         close(*listener);
     *listener = -1;
-    buffers_at_connect(run, flows->list[0].descriptor);
-    evidence_socket(run->evidence, flows->list[0].descriptor);
     for (size_t i = 0; i < count; i++)
         if (!socket_options_apply(run, flows->list[i].descriptor, settings, SOCK_STREAM, SOCKET_AFTER))
             return false;
     return true;
+}
+
+bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
+                      size_t count)
+{
+    if (!tcp_meet(run, settings, listener, flows, count))
+        return false;
+    buffers_at_connect(run, flows->list[0].descriptor);
+    evidence_socket(run->evidence, flows->list[0].descriptor);
+    return true;
+}
+
+bool sockets_tcp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows)
+{
+    return tcp_meet(run, settings, listener, flows, 1);
 }

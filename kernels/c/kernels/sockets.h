@@ -21,12 +21,20 @@ bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings,
 bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
                       size_t count);
 
+/* One more connection, of which nothing is told; *flows gets it. */
+bool sockets_tcp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows);
+
 /* UDP: the server learns its peers from the first datagrams that carry the token. */
 bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *listener);
 /* `count` flows between pairs of ports; those of the server share its port. datagram_bytes: the payload, for the
  * warning that it does not fit the path's MTU. */
 bool sockets_udp_open(struct run *run, const struct socket_settings *settings, size_t datagram_bytes, int *listener,
                       struct flows *flows, size_t count);
+/* One more pair of ports. The client waits until its token came back on it. */
+bool sockets_udp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows);
+enum {
+    SOCKETS_JOIN_BYTES = 2 + CONTROL_TOKEN_BYTES
+};                                               /* a datagram that brings the token: a mark, the flow, the token */
 double sockets_drops(const struct flows *flows); /* datagrams that full buffers refused; NAN when unknown */
 
 /* The head of each datagram: 8 bytes phase and sequence number, 8 bytes send stamp, both big-endian. */

@@ -2,6 +2,7 @@
 #include "evidence/tcp_info.h"
 #include "evidence/tcp_intervals.h"
 #include "kernels/arrival.h"
+#include "kernels/companion.h"
 #include "kernels/giving.h"
 #include "kernels/sockets.h"
 
@@ -17,6 +18,7 @@ enum { READ_BYTES_MIN = 131072 }; /* the receiver reads at least this much at on
 struct tcp_stream_options {
     struct common_options common;
     int64_t message_bytes, read_bytes, direction, flow_count, wait_by, send_by;
+    struct companion_settings companion;
     struct socket_settings sockets;
 };
 
@@ -33,6 +35,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_PLACE(struct tcp_stream_options),
     OPTION_ROWS_SERIES(struct tcp_stream_options),
     OPTION_ROWS_SWEEP(struct tcp_stream_options),
+    OPTION_ROWS_COMPANION(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {
@@ -40,6 +43,7 @@ struct tcp_stream_metrics {
     double throughput_bps, sent_bps, sent_count, sent_bytes, received_bytes, retransmit_count, tcp_round_trip_ns,
         receive_window_bytes, flow_fairness_ratio, return_throughput_bps, return_sent_bytes, return_received_bytes,
         return_retransmit_count, zero_copy_count, zero_copy_copied_count;
+    struct companion_metrics companion;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -76,9 +80,11 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROWS_COMMON(struct tcp_stream_metrics),
     METRIC_ROWS_PER_BYTE(struct tcp_stream_metrics),
     METRIC_ROWS_CALLS(struct tcp_stream_metrics),
+    METRIC_ROWS_COMPANION(struct tcp_stream_metrics),
 };
 
 struct tcp_stream {
+    struct companion *companion;
     int listener;
     struct flows flows;
     struct giving giving;
@@ -105,7 +111,8 @@ static bool tcp_stream_listen(struct run *run)
 {
     struct tcp_stream *state = run->state;
     const struct tcp_stream_options *options = run->options;
-    return sockets_tcp_listen(run, &options->sockets, &state->listener);
+    return companion_listen(run, &options->companion, &options->sockets, &state->companion) &&
+           sockets_tcp_listen(run, &options->sockets, &state->listener);
 }
 
 static bool tcp_stream_open(struct run *run)
@@ -120,7 +127,8 @@ static bool tcp_stream_open(struct run *run)
         state->out = run_noise(run, bytes);
     if (run_receives(run))
         state->in = run_noise(run, state->in_bytes);
-    if (!sockets_tcp_open(run, &options->sockets, &state->listener, &state->flows, (size_t)options->flow_count))
+    if (!companion_open(run, &options->companion, &options->sockets, &state->companion) ||
+        !sockets_tcp_open(run, &options->sockets, &state->listener, &state->flows, (size_t)options->flow_count))
         return false;
     for (size_t i = 0; i < state->flows.count; i++) {
         if (run_receives(run))
@@ -325,9 +333,17 @@ static void tcp_stream_report(struct run *run)
         tcp_stream_report_receiver(run);
 }
 
+static bool tcp_stream_moment(struct run *run, enum moment moment)
+{
+    const struct tcp_stream *state = run->state;
+    struct tcp_stream_metrics *metrics = run->metrics;
+    return companion_moment(run, state->companion, moment, &metrics->companion);
+}
+
 static void tcp_stream_close(struct run *run)
 {
     struct tcp_stream *state = run->state;
+    companion_close(state->companion);
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
@@ -355,6 +371,7 @@ const struct kernel kernel_tcp_stream = {
     .begin = tcp_stream_begin,
     .step = tcp_stream_step,
     .arrived_bytes = tcp_stream_arrived_bytes,
+    .moment = tcp_stream_moment,
     .report = tcp_stream_report,
     .close = tcp_stream_close,
 };

@@ -1,5 +1,6 @@
 /* udp_stream: numbered, stamped datagrams at a set rate; what arrived is counted at the receiver. */
 #include "base/sequence.h"
+#include "kernels/companion.h"
 #include "kernels/packets.h"
 #include "kernels/sockets.h"
 
@@ -22,6 +23,7 @@ struct udp_stream_options {
     int64_t message_bytes, direction, flow_count, wait_by, pacing;
     double rate_bps, settle_s;
     struct packet_settings packets;
+    struct companion_settings companion;
     struct socket_settings sockets;
 };
 
@@ -43,6 +45,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_SWEEP(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
+    OPTION_ROWS_COMPANION(struct udp_stream_options),
     OPTION_ROWS_UDP(struct udp_stream_options)};
 
 /* The system's receive buffer is often 208 KiB, which loses datagrams in the host. */
@@ -58,6 +61,7 @@ struct udp_stream_metrics {
     struct common_metrics common;
     struct udp_way way, back;
     double flow_fairness_ratio;
+    struct companion_metrics companion;
 };
 
 #define WAY_ROW(name, field, better, help) {name, better, offsetof(struct udp_stream_metrics, field), help}
@@ -104,6 +108,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROWS_COMMON(struct udp_stream_metrics),
     METRIC_ROWS_PER_BYTE(struct udp_stream_metrics),
     METRIC_ROWS_CALLS(struct udp_stream_metrics),
+    METRIC_ROWS_COMPANION(struct udp_stream_metrics),
 };
 
 /* Receiver, of one flow. */
@@ -114,6 +119,7 @@ struct udp_arrivals {
 };
 
 struct udp_stream {
+    struct companion *companion;
     int listener;
     struct flows flows;
     struct packets packets;
@@ -144,7 +150,8 @@ static bool udp_stream_listen(struct run *run)
 {
     struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
-    return sockets_udp_listen(run, &options->sockets, &state->listener);
+    return companion_listen(run, &options->companion, &options->sockets, &state->companion) &&
+           sockets_udp_listen(run, &options->sockets, &state->listener);
 }
 
 static bool udp_stream_open(struct run *run)
@@ -158,7 +165,8 @@ static bool udp_stream_open(struct run *run)
         state->gap_ns = (double)state->bytes * 8e9 / options->rate_bps;
     flows->spin_to_due = options->pacing == PACING_SPIN;
     prctl(PR_SET_TIMERSLACK, 1UL); /* else every nap is 50 us longer */
-    if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, flows, (size_t)options->flow_count))
+    if (!companion_open(run, &options->companion, &options->sockets, &state->companion) ||
+        !sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, flows, (size_t)options->flow_count))
         return false;
     state->arrived = memory_new(flows->count, sizeof *state->arrived);
     for (size_t i = 0; i < flows->count; i++) {
@@ -388,9 +396,17 @@ static void udp_stream_report(struct run *run)
         udp_stream_report_receiver(run, run->both_send && !run->is_server ? &metrics->back : &metrics->way);
 }
 
+static bool udp_stream_moment(struct run *run, enum moment moment)
+{
+    const struct udp_stream *state = run->state;
+    struct udp_stream_metrics *metrics = run->metrics;
+    return companion_moment(run, state->companion, moment, &metrics->companion);
+}
+
 static void udp_stream_close(struct run *run)
 {
     struct udp_stream *state = run->state;
+    companion_close(state->companion);
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
@@ -416,6 +432,7 @@ const struct kernel kernel_udp_stream = {
     .open = udp_stream_open,
     .begin = udp_stream_begin,
     .step = udp_stream_step,
+    .moment = udp_stream_moment,
     .report = udp_stream_report,
     .close = udp_stream_close,
 };

@@ -1,0 +1,175 @@
+"""A companion of a stream: what messages wait while the path is busy, and what is not the path's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.control_peer import ControlPeer
+from tests.kernels.kernel_namespaces import inside, queued
+from tests.kernels.kernel_programs import LIMIT_S, Programs, Server, children, make, wait_for
+
+PHASES = ("idle", "loaded", "after")
+COMPANIONS = ("tcp_pingpong", "udp_pingpong")
+#: Of the default datagram. A full queue is one short of its limit: half of it does not fit, half of the first is sent.
+FRAME_BYTES = 1452 + 28 + 14
+SHORT: dict[str, Any] = {"duration_s": 0.4, "warmup_s": 0.05, "companion_idle_s": 0.15, "companion_rate_pps": 1000}
+
+
+@pytest.mark.promise("The delay that a stream adds is that of the queue that it fills, within 5 %.")
+@pytest.mark.lab
+@pytest.mark.quiet
+@pytest.mark.parametrize(
+    ("rate_bps", "queue_bytes", "options"),
+    [(50e6, 125_000, {}), (80e6, 40_000, {}), (20e6, 250_000, {"direction": "server_to_client"})],
+)
+def test_the_added_delay_is_that_of_the_queue(
+    programs: Programs, tmp_path: Path, rate_bps: float, queue_bytes: int, options: dict[str, Any]
+) -> None:
+    given = {"rate_bps": 1.5 * rate_bps, "duration_s": 1.2, "warmup_s": 0.3, "companion_idle_s": 0.4, **options}
+    with queued(tmp_path, rate_bps=rate_bps, queue_bytes=queue_bytes) as pair:
+        line = pair.run(programs.net, "udp_stream", companion="udp_pingpong", **given).line
+    metrics, queue_ns = line["metrics"], (queue_bytes - FRAME_BYTES) * 8e9 / rate_bps
+    assert metrics["lost_count"] > 0, "the queue was full"
+    assert metrics["queueing_delay_p50_ns"] == pytest.approx(queue_ns, rel=0.05)
+    assert metrics["loaded_round_trip_p50_ns"] > 0.95 * queue_ns > 5 * metrics["after_round_trip_p50_ns"]
+    assert 60e9 / metrics["responsiveness_rpm"] == pytest.approx(metrics["loaded_round_trip_p50_ns"], rel=0.15)
+    known = [one for one in line["series"]["loaded_round_trip_p50_ns"] if one is not None]
+    assert len(known) > 8
+    assert sorted(known)[len(known) // 2] == pytest.approx(metrics["loaded_round_trip_p50_ns"], rel=0.1)
+
+
+@pytest.mark.promise("The delay that a stream adds is that of the queue that it fills, within 5 %.")
+@pytest.mark.lab
+@pytest.mark.quiet
+def test_several_streams_of_tcp_fill_a_queue_as_it_is_seen(programs: Programs, tmp_path: Path) -> None:
+    """Their windows rise and fall: the mean of the companion is the mean of what stands in the queue."""
+    rate_bps, queue_bytes, lengths = 40e6, 200_000, [0]
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.005):
+            said = inside("switch", "tc", "-s", "qdisc", "show", "dev", "server")
+            lengths.append(_bytes_of(said.partition("backlog ")[2].split()[0]))
+
+    with queued(tmp_path, rate_bps=rate_bps, queue_bytes=queue_bytes) as pair:
+        looking = threading.Thread(target=look)
+        looking.start()
+        options = {"flow_count": 4, "duration_s": 3, "warmup_s": 0.5, "companion_idle_s": 0.3}
+        metrics = pair.run(programs.net, "tcp_stream", companion="udp_pingpong", **options).line["metrics"]
+        ended.set()
+        looking.join()
+    loaded = [one for one in lengths if one > 0.2 * queue_bytes]
+    mean_ns = sum(loaded) / len(loaded) * 8e9 / rate_bps
+    assert metrics["queueing_delay_mean_ns"] == pytest.approx(mean_ns, rel=0.1), len(loaded)  # the looks are few
+
+
+def _bytes_of(text: str) -> int:
+    number = text.removesuffix("b")
+    return int(float(number.rstrip("KM")) * {"K": 1024, "M": 1024**2}.get(number[-1], 1))
+
+
+@pytest.mark.promise("A companion has its percentiles before, beside and after a stream, each way and both.")
+@pytest.mark.parametrize("companion", COMPANIONS)
+@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client", "both"])
+@pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
+def test_a_companion_runs_before_beside_and_after(server: Server, kernel: str, direction: str, companion: str) -> None:
+    rate = {"rate_bps": 1e7} if kernel == "udp_stream" else {"pacing_rate_bps": 10**7, "message_bytes": 4096}
+    line = server.run(kernel, companion=companion, direction=direction, **rate, **SHORT).line
+    metrics = line["metrics"]
+    assert line["valid"], line["invalid_reason"]
+    for phase in PHASES:
+        times = [metrics[f"{phase}_round_trip_{which}_ns"] for which in ("p50", "p90", "max")]
+        assert 1e3 < times[0] <= times[1] <= times[2] < 10e9
+    assert metrics["companion_lost_count"] == 0
+    assert metrics["responsiveness_rpm"] > 6
+    assert metrics["companion_sent_count"] > 0
+    assert len(line["series"]["loaded_round_trip_p50_ns"]) <= 4
+
+
+def test_a_stream_without_a_companion_says_nothing_of_it(server: Server) -> None:
+    line = server.run("tcp_stream", duration_s=0.2, warmup_s=0).line
+    assert line["options"]["companion"] == "none"
+    assert not {name for name in line["metrics"] if "round_trip_p" in name or "companion" in name or name.endswith("_rpm")}
+    assert "loaded_round_trip_p50_ns" not in line["series"]
+
+
+def test_without_idle_phases_there_is_no_added_delay(server: Server) -> None:
+    options = {**SHORT, "companion_idle_s": 0}
+    metrics = server.run("udp_stream", companion="udp_pingpong", rate_bps=1e7, **options).line["metrics"]
+    assert metrics["loaded_round_trip_p50_ns"] > 0
+    assert not {"queueing_delay_p50_ns", "idle_round_trip_p50_ns", "after_round_trip_p50_ns"} & set(metrics)
+
+
+REQUEST = """request
+kernel tcp_stream
+timeout_s 60
+option.companion udp_pingpong
+option.warmup_s 0
+"""
+
+
+@pytest.mark.promise("What a server takes to answer a companion is no delay of the path.")
+def test_a_server_that_answers_late_says_how_late(server: Server) -> None:
+    """It is stopped between the kernel's stamp of a request and its answer."""
+    with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer:
+        peer.send(REQUEST.encode())
+        ready = dict(line.split(" ", 1) for line in peer.receive()[1:])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as companion:
+            companion.settimeout(LIMIT_S)
+            companion.connect(("127.0.0.1", int(ready["told.companion_port"])))
+            token = b"\xff\0" + peer.token()
+            companion.settimeout(0.05)
+            deadline = time.monotonic() + LIMIT_S
+            answer = b""
+            while answer != token:
+                assert time.monotonic() < deadline
+                companion.send(token)
+                try:
+                    answer = companion.recv(2048)
+                except TimeoutError:
+                    continue
+            companion.settimeout(LIMIT_S)
+            (session,) = children(server.process.pid)
+            os.kill(session, signal.SIGSTOP)
+            wait_for(lambda: "T (stopped)" in Path(f"/proc/{session}/status").read_text())
+            probe = struct.pack(">QQQQ", 1 << 56 | 7, 11, 12, 0) + bytes(32)
+            companion.send(probe)
+            time.sleep(0.3)
+            os.kill(session, signal.SIGCONT)
+            while len(answer) != len(probe):
+                answer = companion.recv(2048)
+    head, due_ns, sent_ns, held_ns = struct.unpack(">QQQQ", answer[:32])
+    assert (head, due_ns, sent_ns) == (1 << 56 | 7, 11, 12)
+    assert 0.25e9 < held_ns < 60e9
+
+
+@pytest.mark.promise("A companion that no reply reached makes the result invalid.")
+@pytest.mark.lab
+def test_a_companion_without_replies_is_invalid(programs: Programs, tmp_path: Path) -> None:
+    """The server's interface takes no frame as long as its requests, and says nothing."""
+    with queued(tmp_path, rate_bps=50e6, queue_bytes=100_000) as pair:
+        inside("server", "ip", "link", "set", "eth0", "mtu", "600")
+        options = {**SHORT, "companion_message_bytes": 1000, "message_bytes": 400, "rate_bps": 1e6}
+        done = pair.run(programs.net, "udp_stream", companion="udp_pingpong", **options)
+    assert done.rc == 1
+    assert "no reply to any of the companion's" in done.line["invalid_reason"]
+    assert done.line["metrics"]["companion_lost_count"] == done.line["metrics"]["companion_sent_count"] > 0
+
+
+@pytest.mark.long
+def test_the_threads_of_a_companion_share_no_memory_unwatched(tmp_path: Path, secret: Path) -> None:
+    make(f"BUILD={tmp_path / 'tsan'}", "CFLAGS=-O1 -g -fsanitize=thread", "net")
+    with Server(tmp_path / "tsan" / "hpcq-net", secret) as server:
+        for companion in COMPANIONS:
+            done = server.run("tcp_stream", companion=companion, direction="both", **SHORT)
+            assert done.rc == 0, done.err
+            assert "ThreadSanitizer" not in done.err
