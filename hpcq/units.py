@@ -47,7 +47,10 @@ _TABLES: dict[str, Mapping[str, float]] = {
 }
 
 #: The suffixes that a name may have, longest first.
-SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_flops", "_bps", "_pps", "_eps", "_rpm", "_utc", "_ns", "_us", "_ms", "_no", "_s")
+SUFFIXES = (
+    *("_bytes", "_ratio", "_count", "_index", "_flops", "_bps", "_pps", "_eps", "_rpm", "_utc"),
+    *("_ns", "_us", "_ms", "_no", "_s"),
+)
 
 
 @cache
