@@ -34,7 +34,7 @@ SHORT: dict[str, Any] = {"duration_s": 0.4, "warmup_s": 0.05, "companion_idle_s"
 def test_the_added_delay_is_that_of_the_queue(
     programs: Programs, tmp_path: Path, rate_bps: float, queue_bytes: int, options: dict[str, Any]
 ) -> None:
-    given = {"rate_bps": 1.5 * rate_bps, "duration_s": 1.2, "warmup_s": 0.3, "companion_idle_s": 0.4, **options}
+    given: dict[str, Any] = {"rate_bps": 1.5 * rate_bps, "duration_s": 1.2, "warmup_s": 0.3, "companion_idle_s": 0.4, **options}
     with queued(tmp_path, rate_bps=rate_bps, queue_bytes=queue_bytes) as pair:
         line = pair.run(programs.net, "udp_stream", companion="udp_pingpong", **given).line
     metrics, queue_ns = line["metrics"], (queue_bytes - FRAME_BYTES) * 8e9 / rate_bps
@@ -63,7 +63,7 @@ def test_several_streams_of_tcp_fill_a_queue_as_it_is_seen(programs: Programs, t
     with queued(tmp_path, rate_bps=rate_bps, queue_bytes=queue_bytes) as pair:
         looking = threading.Thread(target=look)
         looking.start()
-        options = {"flow_count": 4, "duration_s": 3, "warmup_s": 0.5, "companion_idle_s": 0.3}
+        options: dict[str, Any] = {"flow_count": 4, "duration_s": 3, "warmup_s": 0.5, "companion_idle_s": 0.3}
         metrics = pair.run(programs.net, "tcp_stream", companion="udp_pingpong", **options).line["metrics"]
         ended.set()
         looking.join()
@@ -158,7 +158,7 @@ def test_a_companion_without_replies_is_invalid(programs: Programs, tmp_path: Pa
     """The server's interface takes no frame as long as its requests, and says nothing."""
     with queued(tmp_path, rate_bps=50e6, queue_bytes=100_000) as pair:
         inside("server", "ip", "link", "set", "eth0", "mtu", "600")
-        options = {**SHORT, "companion_message_bytes": 1000, "message_bytes": 400, "rate_bps": 1e6}
+        options: dict[str, Any] = {**SHORT, "companion_message_bytes": 1000, "message_bytes": 400, "rate_bps": 1e6}
         done = pair.run(programs.net, "udp_stream", companion="udp_pingpong", **options)
     assert done.rc == 1
     assert "no reply to any of the companion's" in done.line["invalid_reason"]
