@@ -32,9 +32,8 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
                       struct flows *flows, size_t count);
 /* One more pair of ports. The client waits until its token came back on it. */
 bool sockets_udp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows);
-enum {
-    SOCKETS_JOIN_BYTES = 2 + CONTROL_TOKEN_BYTES
-};                                               /* a datagram that brings the token: a mark, the flow, the token */
+/* A datagram that brings the token: a mark, the flow, the token. */
+enum { SOCKETS_JOIN_BYTES = 2 + CONTROL_TOKEN_BYTES };
 double sockets_drops(const struct flows *flows); /* datagrams that full buffers refused; NAN when unknown */
 
 /* The head of each datagram: 8 bytes phase and sequence number, 8 bytes send stamp, both big-endian. */
