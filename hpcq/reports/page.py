@@ -30,6 +30,7 @@ from hpcq.reports.plots import (
     RIGHT,
     SHARED,
     TOP,
+    UNDER_LOAD,
     WIDTH,
     Axis,
     Curve,
@@ -43,6 +44,7 @@ from hpcq.reports.plots import (
     make_plots,
     metric_title,
     percent,
+    plots_under_load,
     points_text,
     tick_values,
 )
@@ -386,7 +388,7 @@ def _uncollected() -> Iterator[None]:
 def _context(database: Connection, run: str) -> dict[str, Any]:
     selection = Selection(run=run)
     runs = query.runs(database, run)
-    summaries = query.summaries(database, selection, also=ALSO_PLOTTED)
+    summaries = query.summaries(database, selection, also=(*ALSO_PLOTTED, *UNDER_LOAD))
     main = [one for one in summaries if one.main]
     attempts = query.attempts(database, run)
     planned = pairs_of_run(database, run)
@@ -424,6 +426,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "differs_ratio": DIFFERS_RATIO,
         "shared": [one for one in plots if one.title.startswith(SHARED)],
         "plots": [one for one in plots if not one.title.startswith(SHARED)],
+        "under_load": plots_under_load(summaries),
         "tails": make_tails(distributions(database, run)),
         "matrices": matrices,
         "groups": _groups(main[:_ROWS_MAX]),

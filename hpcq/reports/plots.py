@@ -70,6 +70,10 @@ _LINK_NEAR = 3.0
 _TICKS_MIN = 3
 #: Plotted in addition to a kernel's main metric; the database has everything else.
 ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
+#: Of a stream with a companion: the phases of its round trips, in words, and what is drawn of each.
+_LOAD_PHASES = {"idle": "before", "loaded": "beside", "after": "after"}
+_LOAD_QUANTILES = ("p50", "p99")
+UNDER_LOAD = tuple(f"{phase}_round_trip_{quantile}_ns" for phase in _LOAD_PHASES for quantile in _LOAD_QUANTILES)
 
 
 #: Begins the title of charts with several kernels.
@@ -169,6 +173,50 @@ def make_plots(summaries: Sequence[Summary], link_bps: Mapping[Test, float] | No
             _curves(words, metric, _by_label(group), sizes, speeds) if len(sizes) > 1 else _strip(kernel, metric, group)
         )
     return _compared(summaries, speeds) + sorted(plots, key=lambda plot: plot.kind)
+
+
+def plots_under_load(summaries: Sequence[Summary]) -> list[Plot]:
+    """One plot per kernel that had a companion: its round trips before, beside and after the stream; medians over pairs."""
+    kernels: dict[str, list[Summary]] = {}
+    for one in summaries:
+        if one.metric in UNDER_LOAD and one.median > 0:
+            kernels.setdefault(one.kernel, []).append(one)
+    return [_under_load(kernel, group) for kernel, group in kernels.items()]
+
+
+def _under_load(kernel: str, group: Sequence[Summary]) -> Plot:
+    places = {phase: place for place, phase in enumerate(_LOAD_PHASES)}
+    x_axis = Axis(0, len(places) - 1, LEFT + 30, WIDTH - RIGHT - 30, log=False)
+    y_axis = value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
+    curves: list[Curve] = []
+    rows: list[tuple[str, str, str, str, str, int]] = []
+    for label, members in _by_label(group).items():
+        for quantile in _LOAD_QUANTILES:
+            line, dots = [], []
+            for phase, words in _LOAD_PHASES.items():
+                here = [one for one in members if one.metric == f"{phase}_round_trip_{quantile}_ns"]
+                if not here:
+                    continue
+                x = x_axis.at(places[phase])
+                line.append((x, y_axis.at(median([one.median for one in here]))))
+                shown = here if len(group) <= _DOTS_MAX else []
+                dots += [Dot(x, y_axis.at(one.median), _pair_text(one), _beside_work(one)) for one in shown]
+                rows.append(_row(f"{label}, {quantile}, {words} the stream", None, here))
+            if line:
+                curves.append(Curve(f"{label}, {quantile}", len(curves), points_text(line), "", tuple(dots)))
+    words = f"{kernel_title(kernel)}: round trips before, beside and after it"
+    return Plot(
+        kind="curve",
+        title=words,
+        description=f"{words}, for {', '.join(curve.label for curve in curves)}; figures in the table below.",
+        x_label="before the stream, beside it, after it",
+        y_label="round trip of the companion, lower is better" + (", logarithmic" if y_axis.log else ""),
+        height=HEIGHT,
+        x_ticks=tuple(Tick(x_axis.at(places[phase]), words) for phase, words in _LOAD_PHASES.items()),
+        y_ticks=tuple(Tick(y_axis.at(value), units.human(value, group[0].unit)) for value in tick_values(y_axis)),
+        curves=tuple(curves),
+        rows=tuple(rows),
+    )
 
 
 def on_curves(one: Summary) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from hpcq.cli.output import Column, outcome_style, print_rows
 from hpcq.errors import StoreError, UserError
 from hpcq.reports import write_report
-from hpcq.reports.plots import make_matrices, make_plots
+from hpcq.reports.plots import make_matrices, make_plots, plots_under_load
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
@@ -230,6 +230,26 @@ def test_no_bytes_stands_on_the_page_and_in_the_database(tmp_path: Path) -> None
     with reading(tmp_path / "results.db") as database:
         sizes = [row[0] for row in database.execute("SELECT DISTINCT message_bytes FROM v_results ORDER BY 1")]
     assert sizes == [0, 8, 64]
+
+
+@pytest.mark.promise("The page draws the round trips of a companion before, beside and after its stream.")
+def test_latency_under_load_is_a_picture() -> None:
+    of = {"kernel": "tcp_stream", "unit": "ns", "better": "lower", "main": False}
+    times = {("idle", "p50"): 1e5, ("idle", "p99"): 2e5, ("loaded", "p50"): 5e6, ("loaded", "p99"): 9e6, ("after", "p50"): 1e5}
+    group = [
+        summary("n1", server, value * factor, metric=f"{phase}_round_trip_{quantile}_ns", **of)
+        for (phase, quantile), value in times.items()
+        for server, factor in (("n2", 1.0), ("n3", 1.2))
+    ]
+    [plot] = plots_under_load([*group, summary("n1", "n2", 1e9, kernel="tcp_stream")])
+    assert [tick.label for tick in plot.x_ticks] == ["before", "beside", "after"]
+    assert [curve.label for curve in plot.curves] == ["alpha, p50", "alpha, p99"]
+    heights = [float(point.split(",")[1]) for point in plot.curves[0].line.split()]
+    assert heights[1] < heights[0] == heights[2], "beside the stream it takes longer; SVG counts downwards"
+    assert [len(curve.dots) for curve in plot.curves] == [6, 4]
+    assert plot.rows[1][0] == "alpha, p50, beside the stream"
+    assert plot.rows[1][2:] == ("5.5 ms", "5 ms", "6 ms", 2)
+    assert plots_under_load([summary("n1", "n2", 1e9)]) == []
 
 
 def test_many_pairs_keep_their_outliers() -> None:
