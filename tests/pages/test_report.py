@@ -234,7 +234,7 @@ def test_no_bytes_stands_on_the_page_and_in_the_database(tmp_path: Path) -> None
 
 @pytest.mark.promise("The page draws the round trips of a companion before, beside and after its stream.")
 def test_latency_under_load_is_a_picture() -> None:
-    of = {"kernel": "tcp_stream", "unit": "ns", "better": "lower", "main": False}
+    of: dict[str, Any] = {"kernel": "tcp_stream", "unit": "ns", "better": "lower", "main": False}
     times = {("idle", "p50"): 1e5, ("idle", "p99"): 2e5, ("loaded", "p50"): 5e6, ("loaded", "p99"): 9e6, ("after", "p50"): 1e5}
     group = [
         summary("n1", server, value * factor, metric=f"{phase}_round_trip_{quantile}_ns", **of)
