@@ -85,6 +85,16 @@ def launcher(words: str, code: int) -> Callable[[Path], None]:
     return put
 
 
+def closed_ports(folder: Path) -> None:
+    """Let the client meet a port that nobody opens to it, as behind a firewall that rejects."""
+    for program in ("hpcq-net", "hpcq-mpi"):
+        real = (folder / "bin" / program).rename(folder / "bin" / f"real-{program}")
+        other = 'for one; do [ "$last" = --port ] && one=1; last=$one; set -- "$@" "$one"; shift; done'
+        words = f'#!/bin/bash\n{other}\nexec {real} "$@"\n'
+        (folder / "bin" / program).write_text(words)
+        (folder / "bin" / program).chmod(0o755)
+
+
 def nothing(_: Path) -> None:
     """The keys are the trouble."""
 
@@ -116,6 +126,7 @@ STARTS = {
     "MPI plugin": (f"{LO}\nmpi: {{launch: srun --mpi=nosuch}}", MPI, launcher(PLUGIN, 1), "mpi/nosuch", "its launcher lists"),
     "MPI library": (PMIX, MPI, without_a_library, "libgone.so.7", "`modules`"),
     "MPI processor": (PMIX, MPI, replaced("#!/bin/sh\nkill -ILL $$\n"), "SIGILL", "cflags"),
+    "ports closed": (LO, NET, closed_ports, "refused", "firewall"),
     "memlock": (PMIX, MPI, launcher(UCX, 1), "Cannot allocate memory", "ulimit -l"),
     "slots": (SLOTS, MPI, launcher("There are not enough slots available", 1), "not enough slots", "--oversubscribe"),
 }  # fmt: skip
@@ -137,7 +148,7 @@ def test_a_job_that_cannot_start_says_why(tmp_path: Path, programs: Programs, tr
     assert (cause := cause_of(said.text)) is not None, said
     assert remedy in cause.remedy
     json.loads((folder / "exit.json").read_text())
-    if test == NET and trouble != "module":
+    if test == NET and trouble not in {"module", "ports closed"}:
         assert said.on_each_node, "the client was tried, too, and ended in the same way"
 
 

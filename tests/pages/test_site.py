@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from tests import REPOSITORY
+from tests.pages.browser import Browser, Tab, browsing
 
 #: For those who change hpcq: in the repository, not on the site.
 INTERNAL = {Path("promises.html")}
@@ -93,3 +98,33 @@ def complaints(site: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("complaint", [*LEADS_NOWHERE.values(), "extra.md"])
 def test_what_leads_nowhere_fails(complaints: str, complaint: str) -> None:
     assert complaint in complaints
+
+
+#: What a reader looks for -> the page that the search of the site names first.
+FIRST_HITS = {"slow node": "methods/blame.html", "message_bytes": "campaigns.html", "budget": "campaigns.html"}
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.promise("The search of the documentation's site finds the pages for users before those for developers.")
+def test_the_search_finds_what_users_look_for(site: Path, tmp_path: Path) -> None:
+    serve = functools.partial(_Quiet, directory=str(site / "site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server, browsing(tmp_path) as browser:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = {words: first_hit(browser, f"http://127.0.0.1:{server.server_port}", words) for words in FIRST_HITS}
+        server.shutdown()
+    assert found == FIRST_HITS
+
+
+def first_hit(browser: Browser, root: str, words: str) -> str:
+    """The page that a reader who types these words is shown first."""
+    tab = Tab(browser, f"{root}/index.html?q={quote(words)}")
+    hit = tab.js("""new Promise((done) => { let looks = 0; const look = () => {
+      const one = document.querySelector('.md-search-result__item a.md-search-result__link');
+      if (one || ++looks > 200) done(one ? one.href : "no hit"); else setTimeout(look, 50); }; look(); })""")
+    assert tab.complaints == []
+    tab.close()
+    return str(hit).removeprefix(f"{root}/").partition("?")[0].partition("#")[0]
