@@ -9,6 +9,8 @@ LOWEST := build/lowest
 FUZZ_S ?= 1800
 SINCE ?= HEAD~1
 LIMIT_S ?= 600
+COUNT ?= 200
+FIRST ?= 1
 # Each worker of the long tests has a lab. They mostly wait.
 LONG_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
@@ -16,7 +18,7 @@ EXTRAS := --extra dev --extra parquet --extra plot --extra site
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
-.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz mutants mutants-changed check format describe docs site bench bench-kernels lock clean
+.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz faults mutants mutants-changed check format describe docs site bench bench-kernels lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -69,6 +71,10 @@ fuzz: ## Fuzz what strangers, peers and old files hand to the kernels (FUZZ_S=18
 	@$(MAKE) --no-print-directory -C kernels/c BUILD=$(CURDIR)/build/kernels fuzz
 	@mkdir -p build/fuzz-corpus
 	cd build && kernels/fuzz/hpcq-fuzz -dict=../tests/fuzz/words.dict -max_total_time=$(FUZZ_S) -print_final_stats=1 fuzz-corpus ../tests/fuzz/seeds
+
+faults: setup ## Whole campaigns while things break, drawn by seeds (COUNT=200, FIRST=1); docs/driver.md
+	@tools/packages test
+	$(BIN)/python -m tests.faults.campaigns_here --first $(FIRST) --count $(COUNT)
 
 mutants: setup ## Each deliberate defect of tests/mutants (FAST=yes, AREA="claims pbs", LAB=yes), then mutants-changed
 	$(BIN)/python -m tools.mutants $(foreach area,$(AREA),--area $(area)) $(if $(FAST),--fast) $(if $(LAB),--lab)

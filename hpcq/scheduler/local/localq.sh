@@ -91,11 +91,12 @@ wait_and_run) # takes the nodes' locks one by one, in the order of their names, 
     [ -e "$job/cancelled" ] && kill -TERM "$child" 2>/dev/null
     wait "$child"
     rc=$?
+    # A job leaves nothing behind, as on a cluster: a server may outlive a timeout(1) that was killed, and a timeout(1) ends
+    # without its child if a signal arrives while it starts the child.
+    end_the_rest
     if [ -e "$job/cancelled" ]; then
-        end_the_rest # timeout(1) ends without its child if a signal arrives while it starts the child
         put "$job/state" CANCELLED
     elif [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
-        end_the_rest
         put "$job/state" TIMEOUT
     elif [ "$rc" -eq 0 ]; then
         put "$job/state" COMPLETED
