@@ -101,7 +101,7 @@ def test_a_job_of_many_nodes_holds_them_all_and_what_it_leaves_behind_ends(tmp_p
         while {state.condition for state in site.scheduler.nodes()} != {NodeCondition.IDLE}:
             assert time.monotonic() < deadline, "a process that the job left behind holds a node"
             time.sleep(0.2)
-        assert not Here().sh(f"ps -o stat= -p {left.read_text()} | grep -v Z || true").stdout
+        assert not Here().sh(f"ps -o stat= -p {left.read_text().strip()} | grep -v Z || true").stdout
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(left.read_text()), signal.SIGKILL)
