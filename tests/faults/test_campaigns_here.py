@@ -13,7 +13,7 @@ SEEDS = (4, 30, 37, 62, 81, 91, 117, 124, 143, 182)
 
 
 @pytest.mark.promise(
-    "Whatever breaks under a run: each planned result has one row, nothing is measured twice or left behind, the next run works."
+    "Whatever breaks under a run: each planned result has a row, nothing is measured twice or left behind, the next run works."
 )
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_drawn_by_a_seed(tmp_path: Path, seed: int) -> None:
