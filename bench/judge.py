@@ -66,8 +66,12 @@ def confirmed(site: Site, node: int, factor: float, seed: int) -> tuple[bool, in
     """Is the node told the night it dies, its suspects measured again? And how many second jobs that took."""
     values = draw(site, seed)
     before = watch(values)
-    retests = plan(before, suspects_at_most=3)
-    rows = [(values.nodes.index(one.client), values.nodes.index(one.server)) for one in retests for _ in range(one.job_count)]
+    retests = plan(before)
+    rows = [
+        (values.nodes.index(one.client), values.nodes.index(one.server), number)
+        for one in retests
+        for number in range(1, one.job_count + 1)
+    ]
     after = watch(_with_second_jobs(values, rows, node, factor, np.random.default_rng(seed))) if rows else before
     return _told_tonight(after, node), len(rows)
 
@@ -77,11 +81,11 @@ def _told_tonight(watched: Watched, node: int) -> bool:
 
 
 def _with_second_jobs(
-    values: Values, rows: list[tuple[int, int]], node: int, factor: float, random: np.random.Generator
+    values: Values, rows: list[tuple[int, int, int]], node: int, factor: float, random: np.random.Generator
 ) -> Values:
     ends = np.array(rows, np.int32)
     across = values.node_group[ends[:, 0]] != values.node_group[ends[:, 1]]
-    level = np.where(across, 0.97, 1.0) * np.where((ends == node).any(axis=1), factor, 1.0)
+    level = np.where(across, 0.97, 1.0) * np.where((ends[:, :2] == node).any(axis=1), factor, 1.0)
     drawn = np.log(level * (1 + 0.03 * random.standard_normal(len(rows))))
     return replace(
         values,
@@ -91,7 +95,7 @@ def _with_second_jobs(
         server=np.append(values.server, ends[:, 1]),
         value=np.append(values.value, drawn),
         outcome=np.append(values.outcome, np.full(len(rows), Outcome.MEASURED, np.int8)),
-        look=np.append(np.zeros(len(values.night), np.int8), np.ones(len(rows), np.int8)),
+        look=np.append(np.zeros(len(values.night), np.int8), ends[:, 2].astype(np.int8)),
     )
 
 

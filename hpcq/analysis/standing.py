@@ -12,14 +12,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcq.analysis.change import CLOSED, RECORDED, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
-from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
+from hpcq.judge.causes import Cause, Coverage, Judged, Judgement, State, Thing
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.selection import Window, moment, window
+
+if TYPE_CHECKING:
+    from hpcq.judge.confirming import Retest
+    from hpcq.judge.judging import Watched
 
 #: Sorts after every continuation of a time.
 _BEHIND = "~"
@@ -82,9 +86,45 @@ class ClusterCause:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class SecondLook:
+    """A node that was suspected and measured again in the same run. state: told, suspected or fine, after that.
+
+    slow_count: of job_count jobs. why_not: why no job could measure it; empty if one did.
+    """
+
+    cluster: str
+    node: str
+    run: str
+    suspected_utc: str
+    ended_utc: str
+    slow_count: int
+    job_count: int
+    state: str
+    why_not: str = ""
+
+    @property
+    def words(self) -> str:
+        """`suspected at 02:10, confirmed at 02:25 by 6 of 6 jobs`."""
+        began, ended = self.suspected_utc[11:16], self.ended_utc[11:16]
+        if self.why_not:
+            return f"suspected at {began}, could not be confirmed: {self.why_not}"
+        jobs = f"{self.slow_count} of {self.job_count} jobs"
+        if self.state == State.TOLD:
+            return f"suspected at {began}, confirmed at {ended} by {jobs}"
+        if self.state == State.FINE:
+            return f"suspected at {began}, not confirmed at {ended}: slow in {jobs}"
+        return f"suspected at {began}, measured again at {ended} and slow in {jobs}: not enough to tell it tonight"
+
+    @property
+    def line(self) -> str:
+        """The words with the node before them."""
+        return f"{self.cluster}/{self.node}: {self.words}"
+
+
 @dataclass(frozen=True)
 class Standing:
-    """One cluster on the newest night of a stretch. causes: told, then suspected.
+    """One cluster on the newest night of a stretch. causes: told, then suspected. second_looks: of that night.
 
     judged_series: series whose nodes have nights enough in this very test, whoever their partners were: the causes say
     whether it is worse. own_series: those of them that have nights enough themselves.
@@ -96,6 +136,7 @@ class Standing:
     coverage: tuple[Coverage, ...]
     judged_series: frozenset[int]
     own_series: frozenset[int]
+    second_looks: tuple[SecondLook, ...] = ()
 
     def says_of(self, client: str, server: str) -> str:
         """The worst state of a cause that touches a pair: told, suspected, or fine where there is none."""
@@ -170,12 +211,56 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
         watched = watch(values)
         judgement = watched.judgement(first)
         names = [night.name for night in values.nights]
-        causes = tuple(_cause(cluster, one, utc, names) for one in judgement.causes if one.state is not State.ENDED)
+        looks = _second_looks(database, cluster, watched, judgement)
+        causes = tuple(_cause(cluster, one, utc, names, looks) for one in judgement.causes if one.state is not State.ENDED)
         enough = watched.levels[Thing.NODE].nights >= ENOUGH_NIGHTS  # nodes x tests
         judged = enough[seen.client, seen.test] & (enough[seen.server, seen.test] | (seen.server == NOBODY))
         own = judged & (seen.night_count >= ENOUGH_NIGHTS)
         ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
-        found.append(Standing(cluster, names[-1], causes, judgement.coverage, *ids))
+        tonight = tuple(one for one in looks if one.run == names[-1])
+        found.append(Standing(cluster, names[-1], causes, judgement.coverage, ids[0], ids[1], tonight))
+    return tuple(found)
+
+
+def second_measurements(database: Connection, cluster: str, run: str) -> tuple[Retest, ...]:
+    """What to measure again in this run, as if it were the newest: its suspected nodes with good partners."""
+    from hpcq.judge.confirming import plan
+    from hpcq.judge.judging import watch
+    from hpcq.store.read.judged_values import job_values
+
+    until_utc = _bounds(database, run)[1]
+    values, _ = job_values(database, cluster, metrics_of(database, None), Window(run, until_utc=until_utc))
+    if not values.nights or values.nights[-1].name != run:
+        return ()
+    return plan(watch(values))
+
+
+def _second_looks(database: Connection, cluster: str, watched: Watched, judgement: Judgement) -> tuple[SecondLook, ...]:
+    """Each suspect that was to be measured again: what came of it, by the night's run.
+
+    A state of an earlier night is what that night said, of the newest what is said now.
+    """
+    query = (
+        "SELECT r.name, n.name, rc.suspected_utc, count(DISTINCT j.job_id), max(a.ended_utc),"
+        " max(x.outcome <> 'not_measured'), min(x.reason)"
+        " FROM job j JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
+        " JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN node n ON n.node_id = j.client_node_id"
+        " JOIN result x ON x.job_id = j.job_id AND x.final = 1 LEFT JOIN attempt a ON a.attempt_id = x.attempt_id"
+        " WHERE j.purpose = 'confirmation' AND c.name = ? GROUP BY j.run_cluster_id, n.node_id ORDER BY r.created_utc, n.name"
+    )
+    nights = {night.name: index for index, night in enumerate(watched.values.nights)}
+    again = {(one.night, watched.values.nodes[one.node]): one for one in watched.again}
+    suspected = {one.names[0] for one in judgement.causes if one.thing is Thing.NODE and one.state is State.SUSPECTED}
+    found = []
+    for run, node, suspected_utc, job_count, ended_utc, measured, reason in database.execute(query, (cluster,)):
+        if run not in nights:
+            continue
+        look = again.get((nights[run], node))
+        state = State.TOLD if look and look.confirmed else State.SUSPECTED if node in suspected or not measured else State.FINE
+        why_not = "" if measured else str(reason).removeprefix("not run: ")
+        slow, count = (look.slow_jobs, look.job_count) if look else (0, int(job_count))
+        utc = str(suspected_utc), str(ended_utc or suspected_utc)
+        found.append(SecondLook(cluster, node, run, *utc, slow, count, state.value, why_not))
     return tuple(found)
 
 
@@ -258,7 +343,11 @@ def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
     return moment(database, since) if meant.from_utc is not None else "", meant.until_utc if ".." in since else None
 
 
-def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str]) -> ClusterCause:
+def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str], looks: Collection[SecondLook]) -> ClusterCause:
+    reason = one.reason
+    for look in looks:
+        if one.thing is Thing.NODE and look.node == one.names[0] and one.told is not None and look.run == runs[one.told]:
+            reason = reason.replace("confirmed the same night", look.words)
     return ClusterCause(
         cluster,
         one.thing.value,
@@ -272,7 +361,7 @@ def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str]) -> Cluster
         one.effect.low_ratio,
         one.effect.high_ratio,
         one.job_count,
-        one.reason,
+        reason,
     )
 
 

@@ -17,8 +17,11 @@ from hpcq.judge.causes import Thing
 from hpcq.judge.judging import Watched
 from hpcq.judge.values import NOBODY
 
+#: Good partners of a suspect, and jobs with each of them.
 PARTNERS = 2
 JOBS = 3
+#: One run measures no more suspects again.
+SUSPECTS_AT_MOST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +34,18 @@ class Retest:
     job_count: int = JOBS
 
 
-def plan(watched: Watched, *, suspects_at_most: int) -> tuple[Retest, ...]:
+def plan(watched: Watched) -> tuple[Retest, ...]:
     """The second measurements that tonight's suspected nodes need; empty where nobody is suspected.
 
-    suspects_at_most: the most suspicious come first; what a budget does not reach stays suspected until tomorrow.
-    A suspect without a single good partner is left out.
+    The most suspicious SUSPECTS_AT_MOST come first; the others stay suspected until tomorrow. A suspect that was not
+    measured tonight, or has no good partner, is left out.
     """
     level = watched.levels[Thing.NODE]
     newest = int(level.seen.max(initial=-1))
-    suspects = sorted(watched.suspects.get(Thing.NODE, ()), key=lambda node: (-float(level.sum[node].max()), node))
-    suspects = suspects[:suspects_at_most]
+    tonight = [node for node in watched.suspects.get(Thing.NODE, ()) if level.seen[node] == newest]
+    suspects = sorted(tonight, key=lambda node: (-float(level.sum[node].max()), node))[:SUSPECTS_AT_MOST]
     good = (level.seen == newest) & ~level.told & (level.sum.max(axis=1) < 1.0) & (level.nights.max(axis=1) >= 3)
-    good[list(suspects)] = False
+    good[tonight] = False
     group, kind = watched.values.node_group, watched.values.node_class
     busy: dict[int, set[int]] = {}
     found: list[Retest] = []

@@ -39,26 +39,34 @@ class NightJobs:
 class Jobs:
     """All nights. first, again: what each night measured first, and its suspects again; None: nothing.
 
-    pairs: (client, server) of each pair, shape (pairs, 2); pair_count: in how many nights it has a job.
+    each_again: the second measurements once more, job by job. pairs: (client, server) of each pair, shape (pairs, 2);
+    pair_count: in how many nights it has a job.
     """
 
     first: tuple[NightJobs | None, ...]
     again: tuple[NightJobs | None, ...]
+    each_again: tuple[tuple[NightJobs, ...], ...]
     pairs: Indices
     pair_count: Indices
 
 
 def by_night(values: Values) -> Jobs:
-    """Sort the rows of `values` into nights. Disturbed rows are left out: they speak for nobody."""
-    kept = values.outcome != Outcome.DISTURBED
+    """Sort the rows of `values` into nights. Disturbed rows are left out, where not most of their test have always been."""
+    kept = (values.outcome != Outcome.DISTURBED) | _disturbed_as_usual(values)
     night = values.night[kept].astype(np.int64)
     test = values.test[kept].astype(np.int64)
     client, server = values.client[kept].astype(np.int64), values.server[kept].astype(np.int64)
-    value = np.where(values.outcome[kept] == Outcome.MEASURED, values.value[kept], np.nan)
+    value = np.where(np.isin(values.outcome[kept], (Outcome.MEASURED, Outcome.DISTURBED)), values.value[kept], np.nan)
     again = np.zeros(len(night), np.int64) if values.look is None else values.look[kept].astype(np.int64)
     node_count, test_count = len(values.nodes) + 1, len(values.tests)
+    # A second measurement counts twice: with all of its pair (look 1), and by itself (from look 2 on).
+    second = np.flatnonzero(again)
+    rows = np.concatenate([np.arange(len(night)), second])
+    look = np.concatenate([np.minimum(again, 1), again[second] + 1])
+    looks = int(look.max(initial=1)) + 1
+    night, test, client, server, value = night[rows], test[rows], client[rows], server[rows], value[rows]
 
-    job_key = ((night * 2 + again) * node_count + client) * node_count + (server + 1)
+    job_key = ((night * looks + look) * node_count + client) * node_count + (server + 1)
     order = np.lexsort((value, test, job_key)) if len(night) else np.zeros(0, np.int64)
     job_key, test, value = job_key[order], test[order], value[order]
     cell_starts = _starts(job_key * test_count + test)
@@ -78,13 +86,27 @@ def by_night(values: Values) -> Jobs:
     ends = keys % (node_count * node_count)
     pair_keys, pair = np.unique(ends, return_inverse=True)
     clients, servers = ends // node_count, ends % node_count - 1
-    bounds = np.searchsorted(keys // (node_count * node_count), np.arange(2 * len(values.nights) + 1))
-    looks = [
+    place = keys // (node_count * node_count)
+    bounds = np.searchsorted(place, np.arange(looks * len(values.nights) + 1))
+    found = [
         NightJobs(clients[a:b], servers[a:b], pair[a:b], table[a:b], failed[a:b], count[a:b]) if b > a else None
         for a, b in pairwise(bounds)
     ]
     pairs = np.stack([pair_keys // node_count, pair_keys % node_count - 1], axis=1)
-    return Jobs(tuple(looks[0::2]), tuple(looks[1::2]), pairs, np.bincount(pair, minlength=len(pairs)))
+    each = [tuple(one for one in found[begin + 2 : begin + looks] if one) for begin in range(0, len(found), looks)]
+    counted = np.bincount(pair[place % looks < 2], minlength=len(pairs))
+    return Jobs(tuple(found[0::looks]), tuple(found[1::looks]), tuple(each), pairs, counted)
+
+
+def _disturbed_as_usual(values: Values) -> Flags:
+    """Rows of a test that was measured mostly beside other work, up to their night: that is what it is like at this site."""
+    shape = (len(values.nights), len(values.tests))
+    counts = np.zeros((2, *shape), np.int64)
+    for place, outcome in enumerate((Outcome.MEASURED, Outcome.DISTURBED)):
+        rows = values.outcome == outcome
+        np.add.at(counts[place], (values.night[rows], values.test[rows]), 1)
+    quiet, disturbed = counts.cumsum(axis=1)
+    return np.asarray((disturbed > quiet)[values.night, values.test] & np.isfinite(values.value))
 
 
 def alone(server: Indices) -> Flags:

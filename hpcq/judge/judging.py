@@ -45,6 +45,8 @@ FEWEST_THINGS = {Thing.CLASS: 2, Thing.GROUP: 3}
 NOTHING = -float(np.log(100.0))
 #: The level of a place is the median of its first so many jobs; from then on it follows slowly.
 FIRST_JOBS = 30
+#: So many second jobs that are slow, all of them, are a clear answer: three with each of two partners.
+CLEAR_JOBS = 6
 #: Nights of a thing without which silence about it is not called fine.
 ENOUGH_NIGHTS = 3
 #: Nights that a thing needs before it can be judged.
@@ -70,10 +72,9 @@ class Again:
 
     night: int
     node: int
+    #: of the jobs that measured it again, how many were nearer to the suspected level than to the old one
+    slow_jobs: int
     job_count: int
-    #: of pairs measured again, how many were nearer to the suspected level than to the old one
-    slow_pairs: int
-    pair_count: int
     confirmed: bool
 
 
@@ -301,12 +302,12 @@ class Watched:
     def _again(self, index: int, again: NightJobs, first: Floats, scatter: Floats) -> None:
         """The second measurements of tonight's suspects; their partners were chosen because they are good."""
         level = self.levels[Thing.NODE]
-        left = again.value - self._expected(again) - (self._base + self._night_level)
-        left = np.where(again.failed, NOTHING + self._node_part(again), left)
         suspects = level.suspected()
-        node, partner, says = seen_from(again.client, again.server, left, self._node_takes())
+        node, partner, says = self._says_again(again)
         paired = again.server != NOBODY
-        rows = np.concatenate([again.count, again.count[paired]])
+        jobs = sum(np.isin(again.pair, one.pair).astype(np.int64) for one in self.jobs.each_again[index])
+        rows = np.where(again.count > 0, np.broadcast_to(jobs, again.count.T.shape).T, 0)
+        rows = np.concatenate([rows, rows[paired]])
         score, relative = node_scores_again(node, says, rows, self._job_scatter, len(level.told))
         self._count(Thing.NODE, index, again.client, again)
         self._count(Thing.NODE, index, again.server, again)
@@ -318,14 +319,22 @@ class Watched:
         variance = np.maximum(variance - repeats * shared, 1e-12)
         sure = suspects & self._witnesses.enough
         scatter = np.hypot(np.sqrt(variance), level.floor)
-        told = level.look_again(index, score, scatter, things=sure, first=first, shared=repeats)
+        each = [self._says_again(jobs) for jobs in self.jobs.each_again[index]]
         shift = level.gathered / np.maximum(level.gathered_nights, 1)
-        for one in np.flatnonzero(suspects):
-            of = node == one
-            if of.any():
-                slow = says[of] - level.level[one] < min(float(np.min(shift[one])), -SMALLEST_EFFECT) / 2
-                count = int(rows[of].max(axis=1).sum())
-                self.again.append(Again(index, int(one), count, int(slow.any(axis=1).sum()), int(of.sum()), bool(told[one])))
+        slow: dict[int, Flags] = {}
+        for one in np.flatnonzero(suspects & np.isin(np.arange(len(suspects)), node)).tolist():
+            nearer = min(float(np.min(shift[one])), -SMALLEST_EFFECT) / 2
+            slow[one] = np.concatenate([(said[end == one] - level.level[one] < nearer).any(axis=1) for end, _, said in each])
+        every = np.zeros(len(suspects), bool)
+        every[[one for one, jobs in slow.items() if len(jobs) >= CLEAR_JOBS and jobs.all()]] = True
+        told = level.look_again(index, score, scatter, things=sure, every=every, first=first, shared=repeats)
+        self.again += [Again(index, one, int(jobs.sum()), len(jobs), bool(told[one])) for one, jobs in slow.items()]
+
+    def _says_again(self, again: NightJobs) -> tuple[Indices, Indices, Floats]:
+        """What second measurements say of both of their ends, as seen_from."""
+        left = again.value - self._expected(again) - (self._base + self._night_level)
+        left = np.where(again.failed, NOTHING + self._node_part(again), left)
+        return seen_from(again.client, again.server, left, self._node_takes())
 
     # Learning ------------------------------------------------------------------------------------------------------
 

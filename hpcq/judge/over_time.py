@@ -46,6 +46,8 @@ SHORT = 6.0
 SLOWEST = 0.25
 #: A score so many of its scatters below its level explains tonight's parts of the thing.
 FAR = 4.0
+#: A suspect that is this much worse in every job of its second look is told, however few nights are known: 10 %.
+CLEAR = float(np.log(0.9))
 #: p is at least 1 of this many times the values counted.
 BEYOND = 20.0
 #: A thing with fewer nights than this is compared with those measured tonight, too.
@@ -223,11 +225,14 @@ class OverTime:
         deviation = score - self.level
         return Look(deviation, deviation / self._spread(unit) / self.own[:, : self.tests])
 
-    def look_again(self, night: int, score: Floats, scatter: Floats, *, things: Flags, first: Floats, shared: Floats) -> Flags:
+    def look_again(
+        self, night: int, score: Floats, scatter: Floats, *, things: Flags, every: Flags, first: Floats, shared: Floats
+    ) -> Flags:
         """Judge what suspects gave when they were measured again the same night. Returns those that are told by it.
 
         score, scatter: shape (things, tests); scatter is the standard deviation of such a score given tonight's first.
-        first: the first deviation of tonight. shared: how much of it a second measurement is expected to repeat (0..1).
+        every: things of which each second job was slow: a CLEAR effect far from their level needs no higher sum. first: the
+        first deviation of tonight. shared: how much of it a second measurement is expected to repeat (0..1).
         """
         deviation = score - self.level
         with np.errstate(invalid="ignore"):
@@ -238,7 +243,10 @@ class OverTime:
         chance = self._chance(z, known)
         self._advance(night, chance, known, deviation)
         before = self.told.copy()
-        self._tell(night, things, confirmed=True)
+        clear = np.zeros(self.sum.shape, bool)
+        with np.errstate(invalid="ignore"):
+            clear[:, : self.tests] = every[:, None] & (z[:, : self.tests] < -FAR) & (deviation < CLEAR)
+        self._tell(night, things, confirmed=True, clear=clear)
         return self.told & ~before
 
     def recentre(self, rows: Flags) -> None:
@@ -366,8 +374,10 @@ class OverTime:
         self.gathered += np.where(measured, deviation, 0)
         self.gathered_nights += measured
 
-    def _tell(self, night: int, may_tell: Flags | None, *, confirmed: bool) -> None:
+    def _tell(self, night: int, may_tell: Flags | None, *, confirmed: bool, clear: Flags | None = None) -> None:
         over = (self.sum >= self.bound()) & ~self.told[:, None]
+        if clear is not None:
+            over |= clear & ~self.told[:, None]
         if may_tell is not None:
             over &= may_tell[:, None]
         for thing in np.flatnonzero(over.any(axis=1)):

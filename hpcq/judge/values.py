@@ -76,7 +76,8 @@ class Values:
     node_group: Ints
     classes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    #: shape (jobs,): 1 where the job measured a suspect again in the same run, else 0; None: no job did
+    #: shape (jobs,): where a suspect was measured again in the same run, the how manieth such job of its pair it was, from 1;
+    #: else 0; None: no job did
     look: Bytes | None = None
 
     def until(self, night: int) -> Values:

@@ -251,11 +251,24 @@ class Plan:
     fabrics: Mapping[str, str] = field(default_factory=dict)
     #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
     decided_after: int = 0
+    #: So many of the last `pairs`, behind the sets, measure suspects again in the same run.
+    confirmation_count: int = 0
 
     @property
     def sets_begin(self) -> int:
         """The place of the first set of nodes among `pairs`."""
-        return len(self.pairs) - self.node_set_count
+        return self.confirmations_begin - self.node_set_count
+
+    @property
+    def confirmations_begin(self) -> int:
+        """The place of the first pair that measures a suspect again."""
+        return len(self.pairs) - self.confirmation_count
+
+    def confirming(self, pairs: Sequence[Pair]) -> Plan:
+        """The plan with these pairs of suspects behind its own; each of them runs all tests of pairs."""
+        added = len(pairs) * len([test for test in self.tests if not of_nodes(test)]) * self.repetition_count
+        goals = replace(self.goals, result_count=self.goals.result_count + added)
+        return replace(self, pairs=(*self.pairs, *pairs), goals=goals, confirmation_count=len(pairs))
 
     def nodes_at(self, index: int) -> tuple[str, ...]:
         """The nodes of the pair or set at this place."""
@@ -263,7 +276,7 @@ class Plan:
 
     def tests_at(self, index: int) -> list[Test]:
         """The tests that the pair or set at this place runs, those included that another one measures."""
-        if index < self.sets_begin:
+        if not self.sets_begin <= index < self.confirmations_begin:
             return [test for test in self.tests if not of_nodes(test)]
         count = len(self.nodes_at(index))
         return [test for test in self.tests if of_set(test, count)]

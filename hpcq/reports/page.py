@@ -388,7 +388,8 @@ def _uncollected() -> Iterator[None]:
 def _context(database: Connection, run: str) -> dict[str, Any]:
     selection = Selection(run=run)
     runs = query.runs(database, run)
-    summaries = query.summaries(database, selection, also=(*ALSO_PLOTTED, *UNDER_LOAD))
+    found = query.summaries(database, selection, also=(*ALSO_PLOTTED, *UNDER_LOAD), confirmations=True)
+    summaries = [one for one in found if one.purpose == "plan"]
     main = [one for one in summaries if one.main]
     attempts = query.attempts(database, run)
     planned = pairs_of_run(database, run)
@@ -417,6 +418,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "tests": _tests(main, surroundings),
         "run_nodes": sorted({(at, node) for at, *pair in planned for node in nodelist.nodes_of(*pair)}),
         "sentence": _sentence(runs),
+        "again": [one for one in found if one.main and one.purpose != "plan"][:_ROWS_MAX],
         "apart": apart[:_APART_SHOWN],
         "apart_count": len(apart),
         "apart_nodes": apart_nodes(apart),

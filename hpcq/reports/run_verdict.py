@@ -21,6 +21,7 @@ from hpcq import units
 from hpcq.analysis.change import Changed
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
 from hpcq.analysis.standing import standings, touching
+from hpcq.judge.causes import State
 from hpcq.nodelist import natural
 from hpcq.reports.plots import percent
 from hpcq.store.database import Connection
@@ -51,7 +52,8 @@ class Reason:
 class RunVerdict:
     """The verdict on the whole run. judged_by: what was able to judge it, in words; empty if nothing was.
 
-    suspected: what the judge (hpcq/analysis/standing.py) suspects and does not tell yet; it decides nothing.
+    suspected: what the judge (hpcq/analysis/standing.py) suspects and does not tell yet, and what came of suspects that were
+    measured again; it decides nothing.
     """
 
     verdict: Verdict
@@ -93,9 +95,11 @@ def _standing(
 ) -> tuple[list[Reason], tuple[str, ...]]:
     """What `regressions --since RUN` tells and suspects of the things that this run measured."""
     pairs = {(one.cluster, one.client, one.server) for one in outcomes}
-    causes = touching(standings(database, {cluster for cluster, _, _ in pairs}, run), pairs, declared)
+    found = standings(database, {cluster for cluster, _, _ in pairs}, run)
+    causes = touching(found, pairs, declared)
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
-    return told, tuple(one.words for one in causes if not one.is_told)
+    looks = [look.line for one in found for look in one.second_looks if look.state != State.TOLD]
+    return told, (*(one.words for one in causes if not one.is_told), *looks)
 
 
 def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: int) -> str:

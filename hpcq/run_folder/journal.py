@@ -50,6 +50,7 @@ class EventName(StrEnum):
     MET = "met"
     WAYS = "ways"
     STOP = "stop"
+    SUSPECTED = "suspected"
     CLOSED = "closed"
 
 
@@ -73,6 +74,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.MET: frozenset({"job", "attempt_no", "addresses"}),
     EventName.WAYS: frozenset({"job", "attempt_no", "ways", "client"}),
     EventName.STOP: frozenset({"tag", "reason"}),
+    EventName.SUSPECTED: frozenset({"pair_count"}),
     EventName.CLOSED: frozenset(),
 }
 
@@ -402,6 +404,8 @@ class JournalState:
         self.powered_down: dict[str, tuple[list[str], str]] = {}
         self.opened_utc: str | None = None
         self.closed_utc: str | None = None
+        #: When the suspects of the run were looked for, to measure them again.
+        self.suspected_utc: str | None = None
         #: When a poll first showed a running job.
         self.measuring_since_utc: str | None = None
 
@@ -419,6 +423,8 @@ class JournalState:
                 self.closed_utc = None
             case "closed":
                 self.closed_utc, self.waiting = event.get("utc"), ""
+            case "suspected":
+                self.suspected_utc = self.suspected_utc or event.get("utc")
             case "attempt":
                 self._commit(attempt_of(event))
             case "not_run":

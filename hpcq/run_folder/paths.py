@@ -70,6 +70,20 @@ class RunFolder:
         """Return the path of the driver's journal of a cluster."""
         return self.path / cluster / "journal.jsonl"
 
+    def confirmed(self, cluster: str) -> Path:
+        """Return the path of the marker of a cluster whose suspects were measured again."""
+        return self.path / cluster / "confirmed.json"
+
+    @property
+    def confirms(self) -> bool:
+        """Return whether the run measures its suspects again."""
+        return bool((read_json_or_none(self.run_json) or {}).get("confirm"))
+
+    def to_confirm(self) -> list[str]:
+        """Return the clusters of run.json whose suspects are still to be measured again."""
+        clusters = read_json(self.run_json)["clusters"] if self.confirms else []
+        return [name for name in clusters if not self.confirmed(name).is_file()]
+
     def attempt(self, cluster: str, job: str, attempt_no: int) -> Path:
         """Return the folder of one submission."""
         return self.path / cluster / "jobs" / job / str(attempt_no)

@@ -72,6 +72,7 @@ class Watch:
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._states: dict[str, tuple[RunState, int]] = {}
+        self._planned_ns: dict[str, int] = {}
         self._told: set[str] = set()
         self._forecast: Forecast | None = None
 
@@ -93,8 +94,9 @@ class Watch:
         return RunStatus(run.run, str(run.path), tuple(_cluster_status(run, name, self._state) for name in names))
 
     def _state(self, name: str) -> RunState:
-        if name not in self._states:
-            self._states[name] = _new_state(self._run, name), 0
+        planned_ns = self._run.plan(name).stat().st_mtime_ns
+        if planned_ns != self._planned_ns.get(name):  # suspects that are measured again stand behind what was planned first
+            self._states[name], self._planned_ns[name] = (_new_state(self._run, name), 0), planned_ns
         state, offset_bytes = self._states[name]
         events, offset_bytes = read_journal_from(self._run.journal(name), offset_bytes)
         for event in events:
@@ -143,7 +145,8 @@ def find_unfinished_run(name: str | None, runs_folder: Path, say: Callable[[str]
 
 def has_ended(run: RunFolder) -> bool:
     """Whether each part of a run is loaded: nothing is left to drive, cancel or load."""
-    return all((run.path / part / "loaded.json").is_file() for part in [*run.clusters(), *run.link_names()])
+    loaded = all((run.path / part / "loaded.json").is_file() for part in [*run.clusters(), *run.link_names()])
+    return loaded and not run.to_confirm()
 
 
 def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunState]) -> ClusterStatus:
@@ -153,7 +156,7 @@ def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunStat
     if not run.plan(name).is_file():
         return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})
     state = state_of(name)
-    return ClusterStatus(name, _stage(folder), error, state.plan.cost.estimated_job_s, summary(state))
+    return ClusterStatus(name, _stage(run, name), error, state.plan.cost.estimated_job_s, summary(state))
 
 
 def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt, forecast: Forecast) -> Iterator[EndedTest]:
@@ -212,9 +215,10 @@ def _new_state(run: RunFolder, name: str) -> RunState:
     return ClusterState(Plan.from_json(text, str(path)))
 
 
-def _stage(folder: Path) -> str:
+def _stage(run: RunFolder, name: str) -> str:
+    folder = run.path / name
     if (folder / "loaded.json").is_file():
-        return "loaded"
+        return "confirming" if name in run.to_confirm() else "loaded"
     if (folder / "driven.json").is_file():
         return "measured"
     return "running" if (folder / "journal.jsonl").is_file() else "planned"

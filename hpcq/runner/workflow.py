@@ -37,6 +37,12 @@ class WorkflowRun:
     campaign: str | None
     #: The links between its clusters, each with the keys name, from and to.
     links: tuple[Mapping[str, str], ...] = ()
+    #: Whether its suspects are measured again.
+    confirms: bool = False
+
+    def done(self, part: str) -> str:
+        """Return the last marker of a part, relative to the run's folder."""
+        return f"{part}/confirmed.json" if self.confirms and part in self.clusters else f"{part}/loaded.json"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -68,7 +74,8 @@ def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
     if "run" in config:
         folder = os.path.normpath(str(config["run"]))
         run = read_json(Path(folder) / "run.json")
-        return [WorkflowRun(folder, tuple(run["clusters"]), None, tuple(run.get("links", ())))]
+        links = tuple(run.get("links", ()))
+        return [WorkflowRun(folder, tuple(run["clusters"]), None, links, bool(run.get("confirm")))]
     if "campaign" not in config:
         raise UserError(
             "workflow: neither run nor campaign given: must be --config run=FOLDER or --config campaign=FILE[,FILE]",

@@ -47,6 +47,8 @@ class RunRow:
     seed: int | None
     kind: str
     """`campaign`; `import`: other programs measured it, and there is no evidence."""
+    suspected_utc: str | None
+    """When its suspects were looked for, to measure them again; None: they were not."""
 
     @property
     def complete(self) -> bool:
@@ -79,6 +81,8 @@ class ResultRow(PairTest):
     raw_file: str | None
     network_name: str | None
     """What the cluster's file calls it; None: nothing."""
+    purpose: str
+    """`plan`; `confirmation`: its job measured a suspect again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Summary(PairTest):
     highest: float
     disturbed_count: int
     """How many of n have evidence of other work on a node during the measurement."""
+    purpose: str = "plan"
+    """`confirmation`: these repetitions measured a suspect again."""
 
     @property
     def spread_ratio(self) -> float | None:
@@ -195,8 +201,9 @@ def summaries(
     metric: str | None = None,
     all_metrics: bool = False,
     also: Sequence[str] = (),
+    confirmations: bool = False,
 ) -> list[Summary]:
-    """Median and spread by cluster, kernel, pair, size and metric.
+    """Median and spread by cluster, kernel, pair, size and metric. confirmations: what measured suspects again has rows, too.
 
     metric: only this one. Without it, each kernel's main metric and those of `also`; with all_metrics, every one.
     """
@@ -208,11 +215,12 @@ def summaries(
         values |= names
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
-        " mn.name = v.metric AS main, mn.position_no, v.network, m.value, v.disturbed"
+        " mn.name = v.metric AS main, mn.position_no, v.network, v.purpose, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
         f" WHERE v.outcome = 'measured' AND {conditions} AND {metrics}"
     )
+    query += "" if confirmations else " AND v.purpose = 'plan'"
     cursor = database.cursor()
     cursor.row_factory = None
     groups: dict[tuple[Any, ...], list[float]] = {}
@@ -228,11 +236,11 @@ def summaries(
     variants = variant_names({(key[1], key[5]) for key in groups})
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network = key
+        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network, purpose = key
         variant = variants[kernel, parameters]
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
         test = (cluster, kernel, message_bytes, client, server, network)
-        made.append(Summary(*test, variant, name, unit, better, bool(main), *spread))
+        made.append(Summary(*test, variant, name, unit, better, bool(main), *spread, purpose))
     return made
 
 
@@ -266,8 +274,9 @@ def median(values: Sequence[float]) -> float:
 
 
 def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
-    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network = group[0]
-    return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network
+    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network, purpose = group[0]
+    test = (cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network)
+    return *test, purpose != "plan"
 
 
 def columns(row: type) -> str:

@@ -46,6 +46,21 @@ def test_a_node_that_failed_with_three_good_partners_is_measured_no_further(tmp_
     assert {reason.partition(" failed with ")[0] for reason in reasons} == {"decided: n2"}
 
 
+@pytest.mark.promise("Suspects that get no nodes are waited for within bounds, and their rows say so.")
+def test_suspects_wait_for_nodes_within_bounds(tmp_path: Path) -> None:
+    """One pair's nodes are never idle, the other's job never starts: both are given up after the patience, and say why."""
+    site = FakeSite(tmp_path, node_count=4, pairs=[("n1", "n2")], keys="max_wait_s: 86400")
+    site.plan = site.plan.confirming([("n3", "n1"), ("n4", "n2")])
+    site.scheduler.node_states = {"n3": (NodeCondition.BUSY, "ALLOCATED")}
+    site.scheduler.shown = lambda job, report: replace(report, state=JobState.QUEUED) if "n4" in job.nodes else report
+    with site.driver() as driver:
+        driver.drive([1, 2], patience_s=900)
+        driver.finish()
+    assert 900 <= site.clock.passed_s < 1100
+    assert site.reasons()["j00002"] == "no nodes came free for it within 900 s"
+    assert "j00001" not in site.reasons(), "what is not due is left alone"
+
+
 # -- identity ----------------------------------------------------------------------------------------------------------
 
 

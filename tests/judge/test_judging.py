@@ -178,7 +178,7 @@ def test_a_half_dead_node_is_told_the_same_night_after_confirmation() -> None:
     values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
     before = watch(values)
     assert told(before.judgement().causes) == []
-    retests = plan(before, suspects_at_most=3)
+    retests = plan(before)
     assert {one.client for one in retests} == {"n0003"}
     assert len({one.server for one in retests}) == 2
     values = with_retests(values, [(3, values.nodes.index(one.server), one.job_count) for one in retests], np.log(0.485))
@@ -187,22 +187,22 @@ def test_a_half_dead_node_is_told_the_same_night_after_confirmation() -> None:
     assert (cause.thing, cause.names, cause.state, cause.told) == (Thing.NODE, ("n0003",), State.TOLD, 60)
     assert "confirmed the same night" in cause.reason
     (again,) = after.again
-    assert (again.job_count, again.slow_pairs, again.pair_count, again.confirmed) == (6, 2, 2, True)
+    assert (again.slow_jobs, again.job_count, again.confirmed) == (6, 6, True)
 
 
 def test_a_suspect_that_is_fine_again_is_not_told() -> None:
     values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
-    retests = plan(watch(values), suspects_at_most=3)
+    retests = plan(watch(values))
     values = with_retests(values, [(3, values.nodes.index(one.server), one.job_count) for one in retests], np.log(0.97))
     after = watch(values)
     assert told(after.judgement().causes) == []
     assert after.again[0].confirmed is False
-    assert after.again[0].slow_pairs == 0
+    assert (after.again[0].slow_jobs, after.again[0].job_count) == (0, 6)
 
 
 def with_retests(values: Values, retests: list[tuple[int, int, int]], level: float) -> Values:
     """The same with second measurements of the last night, each at this logarithm."""
-    rows = [(client, server) for client, server, count in retests for _ in range(count)]
+    rows = [(client, server, number) for client, server, count in retests for number in range(1, count + 1)]
     ends = np.array(rows, np.int32)
     count = len(rows)
     scatter = 0.01 * np.random.default_rng(1).standard_normal(count)
@@ -214,5 +214,5 @@ def with_retests(values: Values, retests: list[tuple[int, int, int]], level: flo
         server=np.append(values.server, ends[:, 1]),
         value=np.append(values.value, level + scatter),
         outcome=np.append(values.outcome, np.full(count, Outcome.MEASURED, np.int8)),
-        look=np.append(np.zeros(len(values.night), np.int8), np.ones(count, np.int8)),
+        look=np.append(np.zeros(len(values.night), np.int8), ends[:, 2].astype(np.int8)),
     )

@@ -31,6 +31,7 @@ from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.analysis.distances import Distance
+    from hpcq.analysis.standing import Standing
     from hpcq.run_folder.paths import RunFolder
     from hpcq.store.database import Connection
     from hpcq.store.query import LostTries, ResultRow, RunRow, Summary
@@ -331,6 +332,7 @@ _SUMMARY = (
     Column("highest", unit_field="unit"),
     Column("n"),
     Column("disturbed"),
+    Column("purpose"),
 )
 
 
@@ -343,6 +345,7 @@ def print_summaries(
     named = network_texts(connection)
     several = len({(one.cluster, one.network) for one in summaries}) > len({one.cluster for one in summaries})
     told = {"variant": any(one.variant for one in summaries), "network": bool(named) or several}
+    told["purpose"] = any(one.purpose != "plan" for one in summaries)
     columns = [one for one in _SUMMARY if told.get(one.name, True)]
     rows = [
         {
@@ -612,7 +615,7 @@ def _print_medians(connection: Connection, selection: Selection, shown: _Shown) 
     from hpcq.store import query
     from hpcq.store.query import lost_tries
 
-    found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics)
+    found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics, confirmations=True)
     print_summaries(connection, found, shown.sort, shown.limit)
     _print_missing(query.not_measured(connection, selection))
     if selection.run is not None:
@@ -632,16 +635,19 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
         runs = query.runs(connection, run.run)
         selection = Selection(run=run.run)
         judged = judge_selection(connection, selection)
+        standing = _confirmed(connection, runs)
         if as_json:
             told = _run_json(run, database, runs, judged, finding_groups(connection, run.run))
+            told["second_looks"] = [{**asdict(look), "words": look.words} for one in standing for look in one.second_looks]
             told["flaws"] = flaws_of(connection, selection)
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run)]})
         else:
             print_words(judged.first_line, err=True)
             print_flaws(flaws_of(connection, selection))
-            print_summaries(connection, query.summaries(connection, selection))
+            print_summaries(connection, query.summaries(connection, selection, confirmations=True))
             _print_missing(query.not_measured(connection, selection))
             print_lost_tries(lost_tries(connection, run.run))
+            _print_second_looks(standing, runs)
             print_words()
             linked = distances(connection, run.run)
             if linked:
@@ -651,7 +657,42 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             print_gates(judged.gates)
             print_words(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
             _print_evidence(finding_groups(connection, run.run))
-    return judged.exit_code
+    return _exit_after_second_looks(judged.exit_code, standing)
+
+
+def _confirmed(connection: Connection, runs: Sequence[RunRow]) -> tuple[Standing, ...]:
+    """Where the clusters stand whose suspects this run has looked for, as if it were the newest."""
+    looked = {one.cluster: one.run for one in runs if one.suspected_utc is not None}
+    if not looked:
+        return ()
+    from hpcq.analysis.standing import standings
+
+    return standings(connection, looked, next(iter(looked.values())))
+
+
+def _print_second_looks(standing: Sequence[Standing], runs: Sequence[RunRow]) -> None:
+    """What came of the suspects, and what is told of each cluster after that."""
+    where = {one.cluster: one for one in standing}
+    for row in runs:
+        if row.suspected_utc is None:
+            continue
+        one = where.get(row.cluster)
+        for look in one.second_looks if one else ():
+            print_words(look.line)
+        if one is None or not one.second_looks:
+            print_words(f"{row.cluster}: no suspect to measure again at {row.suspected_utc[11:16]}")
+        looked = {look.node for look in one.second_looks} if one else set()
+        for cause in one.causes if one else ():
+            again = "" if cause.is_told or looked & set(cause.names) else "; not measured again"
+            print_words(f"{cause.words}{again}")
+
+
+def _exit_after_second_looks(code: Exit, standing: Sequence[Standing]) -> Exit:
+    """3 where something is told, 4 where a suspect is still one after its second measurement, or had none."""
+    if any(cause.is_told for one in standing for cause in one.causes):
+        return Exit.DEGRADED
+    unsettled = any(look.state == "suspected" for one in standing for look in one.second_looks)
+    return Exit.INCOMPLETE if code is Exit.OK and unsettled else code
 
 
 def _run_json(

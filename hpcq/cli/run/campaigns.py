@@ -345,12 +345,19 @@ def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
 @click.command()
 @click.argument("campaign")
 @click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued; hpcq resume goes on.")
+@click.option("--confirm/--no-confirm", help="Measure nodes that are suspected after it again at once, in the same run.")
 @database_option
 @runs_option
 @clusters_option
 @json_option
-def run(
-    campaign: str, *, detach: bool, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool
+def run(  # noqa: PLR0917 - Click passes by name
+    campaign: str,
+    detach: bool,
+    confirm: bool,
+    database: Path,
+    runs_folder: Path,
+    cluster_folders: Sequence[Path],
+    as_json: bool,
 ) -> int:
     """Run a campaign: build, plan, measure, load, report.
 
@@ -359,10 +366,14 @@ def run(
     With --detach no process stays behind; `hpcq resume` continues the run, now or tomorrow. The two sides of a link need a
     running driver, so only `hpcq resume` submits pairs over links.
 
+    With --confirm, nodes that the judge suspects after the last job are measured again, three jobs with each of two good
+    partners, within the campaign's budget. What is confirmed is told this night, with exit code 3; a suspicion that could
+    not be settled gives 4. `hpcq schedule add` does it by default.
+
     \b
     Example: hpcq run campaigns/demo.yaml
     """
-    opened = _open(campaign, database, runs_folder, cluster_folders)
+    opened = _open(campaign, database, runs_folder, cluster_folders, confirm=confirm)
     return _first_wave(opened, database, as_json=as_json) if detach else _to_the_end(opened, database, as_json=as_json)
 
 
@@ -502,7 +513,9 @@ def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     return _print_status(opened, as_json)
 
 
-def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path]) -> RunFolder:
+def _open(
+    campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], *, confirm: bool = False
+) -> RunFolder:
     """Check everything that can be checked before contacting a cluster, then create the run's folder."""
     from hpcq.definition.find import find_campaign
     from hpcq.runner.site.place import check_definitions, check_runs_folder, open_run
@@ -513,7 +526,7 @@ def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Seq
     check_runs_folder(runs_folder)
     with writing(database):
         pass  # better to learn of an unwritable database now than after an hour of measuring
-    return open_run(path, cluster_folders, database, runs_folder)
+    return open_run(path, cluster_folders, database, runs_folder, confirm=confirm)
 
 
 def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hpcq.cli.options import Verbs, json_option
 from hpcq.cli.output import Column, print_rows, print_words
@@ -51,7 +52,8 @@ def add(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Run `hpcq COMMAND...` at set times, in this folder. It replaces an entry of the same name.
 
-    Put -- before a command with options. If the previous start still runs, the next one does nothing.
+    Put -- before a command with options. If the previous start still runs, the next one does nothing. `run` gets --confirm,
+    so that what is suspected at night is measured again the same night; --no-confirm leaves it out.
 
     \b
     Example: hpcq schedule add nightly --when 02:00 --dry-run -- run campaigns/nightly.yaml
@@ -59,7 +61,10 @@ def add(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.runner.watch.schedule import install, new_entry, shown
 
-    parameters = _check_words(words)
+    context = _check_words(words)
+    parameters = context.params
+    if context.info_name == "run" and context.get_parameter_source("confirm") is ParameterSource.DEFAULT:
+        words = (*words, "--confirm")
     entry = replace(new_entry(name, kind, when, words, Path.cwd()), then=_then(then, parameters))
     for place, text in shown(entry).items():
         click.echo(f"{place}:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
@@ -89,10 +94,10 @@ def _then(command: str | None, parameters: Mapping[str, Any]) -> tuple[str, ...]
     return ("notify", "--db", str(parameters.get("database") or "results.db"), "--", *words)
 
 
-def _check_words(words: tuple[str, ...]) -> Mapping[str, Any]:
+def _check_words(words: tuple[str, ...]) -> click.Context:
     """Raise what the command would raise at night because of how it is written: a verb, an option, a missing file.
 
-    Returns its parameters.
+    Returns the command with its parameters.
     """
     from hpcq.cli.main import hpcq
     from hpcq.kernels import unknown_name
@@ -115,7 +120,7 @@ def _check_words(words: tuple[str, ...]) -> Mapping[str, Any]:
         from hpcq.runner.site.place import check_definitions
 
         check_definitions(find_campaign(context.params["campaign"]), context.params["cluster_folders"])
-    return context.params
+    return context
 
 
 @schedule.command("list")

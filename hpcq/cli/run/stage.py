@@ -121,6 +121,19 @@ def load(run_folder: Path, cluster: str) -> None:
 
 @stage.command()
 @_run_argument
+@click.argument("cluster")
+def confirm(run_folder: Path, cluster: str) -> None:
+    """Measure a cluster's suspects again, and load what came back."""
+    from hpcq.runner.confirming import confirm
+
+    run = RunFolder(run_folder)
+    with marked(run, cluster, "confirm"):
+        done = confirm(run, cluster, Path(read_json(run.run_json)["database"]), lambda text: say(run, text))
+        write_json(run.confirmed(cluster), done)
+
+
+@stage.command()
+@_run_argument
 def report(run_folder: Path) -> None:
     """Write the page."""
     from hpcq.runner import stages

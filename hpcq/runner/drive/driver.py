@@ -288,17 +288,21 @@ class Driver:
         self._wait = WaitForNodes(self.record, self.clock)
         #: The pairs to run now; None: all.
         self._due: frozenset[int] | None = None
+        #: How long jobs may wait for nodes; None: as long as the cluster file says.
+        self._patience_s: float | None = None
         #: Whether only other runs of this user keep it from submitting.
         self._beside_runs = False
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def drive(self, due: Collection[int] | None = None, *, only_submit: bool = False) -> None:
+    def drive(self, due: Collection[int] | None = None, *, only_submit: bool = False, patience_s: float | None = None) -> None:
         """Run until nothing is pending or live; with only_submit, until the first wave is submitted.
 
-        due: run only these pairs, as indices in the plan, and leave the others pending.
+        due: run only these pairs, as indices in the plan, and leave the others pending. patience_s: give up what has not
+        started by then.
         """
         self._due = None if due is None else frozenset(due)
+        self._patience_s = patience_s
         self._wait.end()
         while self._pending() or self.state.active:
             eager, answered = True, False
@@ -339,6 +343,8 @@ class Driver:
         self.queue.take(snapshot.reports)
         self._spools.read()
         self._drop_decided()
+        if self._patience_s is not None and self.clock.now_s() - self._started_s >= self._patience_s:
+            self._drop(list(self._due or ()), f"no nodes came free for it within {self._patience_s:g} s")
         paused = self.queue.pause(snapshot)
         if paused is not None:
             self.queue.end_early(self.queue.live(), paused)
@@ -354,11 +360,17 @@ class Driver:
         for node, others in (self.state.decided() if self.state.plan.decided_after else {}).items():
             reason = f"decided: {node} failed with {', '.join(others)}, which are fine with others"
             plan = self.state.plan
-            self.record.not_run([index for index in self.state.pending if node in plan.nodes_at(index)], reason)
-            live = [one for one in self.queue.live() if node in one.nodes and not one.withdrawal]
-            queued = [one for one in live if one.state is JobState.QUEUED]
-            self.record.note_all([{"event": "withdraw", "tag": one.tag, "reason": reason, "final": True} for one in queued])
-            self.queue.end_early([one for one in live if one.state is JobState.RUNNING], reason)
+            self._drop([index for index in range(len(plan.pairs)) if node in plan.nodes_at(index)], reason)
+            running = [one for one in self.queue.live() if node in one.nodes and one.state is JobState.RUNNING]
+            self.queue.end_early([one for one in running if not one.withdrawal], reason)
+
+    def _drop(self, indices: Collection[int], reason: str) -> None:
+        """Give up these pairs where they have not started."""
+        wanted = set(indices)
+        self.record.not_run([index for index in self.state.pending if index in wanted], reason)
+        queued = [one for one in self.queue.live() if one.state is JobState.QUEUED and not one.withdrawal]
+        dropped = [one for one in queued if wanted.issuperset(one.pairs)]
+        self.record.note_all([{"event": "withdraw", "tag": one.tag, "reason": reason, "final": True} for one in dropped])
 
     def cancel(self, reason: str) -> None:
         """Plan nothing more.

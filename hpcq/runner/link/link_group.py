@@ -72,7 +72,7 @@ def drive(run: RunFolder, part: str, say: stages.Say) -> dict[str, Any]:
     accounts = {name: stages.account_at(here) for name, here in places.items()}
     for other in run.parts():
         if other != part:
-            _book(run, other, accounts)
+            book(run, other, accounts)
     with _opened(run, part, places, accounts, say) as driver:
         driver.drive()
         return driver.finish()
@@ -195,7 +195,7 @@ class _Group:
 
     def _open(self, name: str, opening: AbstractContextManager[_Driver], drivers: dict[str, _Driver]) -> None:
         if (self._run.path / name / "driven.json").is_file():
-            _book(self._run, name, self._accounts)
+            book(self._run, name, self._accounts)
             return
         try:
             drivers[name] = self._stack.enter_context(opening)
@@ -221,7 +221,7 @@ def _opened(
         yield LinkDriver(LinkRun(ends, record, retry_later))
 
 
-def _book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
+def book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
     """Add to these accounts what a part used that is done or that another driver drives."""
     if is_link(part):
         _book_link(LinkState.replay(read_plan(run, part), read_journal(run.journal(part))), accounts)

@@ -221,7 +221,7 @@ class RunState(JournalState, ABC):
         self.plan = plan
         #: What the plan wants of every pair, and of each set of nodes.
         self._of_pairs = all_steps(plan, 0) if plan.sets_begin else frozenset[StepKey]()
-        self._of_sets = {index: all_steps(plan, index) for index in range(plan.sets_begin, len(plan.pairs))}
+        self._of_sets = {index: all_steps(plan, index) for index in range(plan.sets_begin, plan.confirmations_begin)}
         #: Pairs, by index, that have neither a live attempt nor an end, in plan order.
         self.pending: dict[int, None] = dict.fromkeys(range(len(plan.pairs)))
         self.measured_count = 0
@@ -254,7 +254,8 @@ class RunState(JournalState, ABC):
     @property
     def planned_count(self) -> int:
         """Return how many measurements must run."""
-        return self.plan.sets_begin * len(self._of_pairs) + sum(map(len, self._of_sets.values()))
+        pair_count = self.plan.sets_begin + self.plan.confirmation_count
+        return pair_count * len(self._of_pairs) + sum(map(len, self._of_sets.values()))
 
     @property
     def measured_now_count(self) -> int:

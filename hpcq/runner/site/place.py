@@ -82,11 +82,18 @@ def check_runs_folder(folder: Path) -> None:
 
 
 def open_run(
-    campaign_path: Path, cluster_folders: Sequence[Path], database: Path, runs_folder: Path, run_folder: Path | None = None
+    campaign_path: Path,
+    cluster_folders: Sequence[Path],
+    database: Path,
+    runs_folder: Path,
+    run_folder: Path | None = None,
+    *,
+    confirm: bool = False,
 ) -> RunFolder:
     """Make a run's folder with all that it needs. Its name is the run's, unless `run_folder` says otherwise.
 
-    Raises StoreError if it cannot be written, UserError if something is already there.
+    confirm: suspects are measured again in the same run. Raises StoreError if it cannot be written, UserError if something is
+    already there.
     """
     from hpcq.definition.described import described_paths
 
@@ -123,6 +130,7 @@ def open_run(
                 "created_utc": units.utc_text(moment),
                 "hpcq_version": __version__,
                 "database": str(database.absolute()),
+                "confirm": confirm,
             },
         )
         if run.path.is_dir() and not any(run.path.iterdir()):

@@ -95,6 +95,8 @@ def _stage(run: RunFolder, part: str) -> str:
         return "not measured to its end" if run.journal(part).is_file() else "planned only"
     if not loaded.is_file():
         return "measured"
+    if part in run.to_confirm():
+        return "loaded, but its suspects are not measured again yet"
     return "stale" if _newest(run, part) > loaded.stat().st_mtime + _AGE_TOLERANCE_S else "loaded"
 
 
@@ -409,7 +411,7 @@ def _abandoned(run: RunFolder) -> Iterator[Abandoned]:
         return
     parts = [*described.get("clusters", ()), *run.link_names()]
     journals = [run.journal(part) for part in parts if run.journal(part).is_file()]
-    if not journals or all((run.path / part / "driven.json").is_file() for part in parts):
+    if not journals or (all((run.path / part / "driven.json").is_file() for part in parts) and not run.to_confirm()):
         return
     quiet_s = time.time() - max(path.stat().st_mtime for path in [*journals, run.path / "log.txt"] if path.is_file())
     if quiet_s < _QUIET_S or _beats(run.run_json) or any(holder_of(path) or _beats(path) for path in journals):

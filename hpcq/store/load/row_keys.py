@@ -456,7 +456,8 @@ class JobKeys:
 
 def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, int]]]:
     """What a plan wants of the pair or set of nodes at a place. The pairs, of which there may be very many, want the same."""
-    sets_begin = len(plan["pairs"]) - plan.get("node_set_count", 0)
+    sets_end = _plan_ends(plan)
+    sets_begin = sets_end - plan.get("node_set_count", 0)
     tests = [Test(**one) for one in plan["tests"]]
 
     def steps(chosen: Iterable[Test]) -> frozenset[tuple[int, int]]:
@@ -465,12 +466,17 @@ def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, i
     of_pairs = steps(one for one in tests if not of_nodes(one))
 
     def of_place(index: int) -> frozenset[tuple[int, int]]:
-        if index < sets_begin:
+        if not sets_begin <= index < sets_end:
             return of_pairs
         count = len(nodes_of_pair(tuple(plan["pairs"][index])))
         return steps(one for one in tests if of_set(one, count))
 
     return of_place
+
+
+def _plan_ends(plan: Mapping[str, Any]) -> int:
+    """The place of the first pair that measures a suspect again."""
+    return len(plan["pairs"]) - int(plan.get("confirmation_count", 0))
 
 
 class PlanRows:
@@ -534,6 +540,7 @@ class PlanRows:
             "result_count": plan["goals"]["result_count"],
             "opened_utc": state.opened_utc,
             "closed_utc": state.closed_utc,
+            "suspected_utc": state.suspected_utc,
         }
         self.planned_count = planned["result_count"]
         self.run_cluster_id = self._upsert("run_cluster", {"run_id": run_id, "cluster_id": self._cluster_id}, planned)
@@ -583,7 +590,9 @@ class PlanRows:
             }
             job_id = known.get(name)
             if job_id is None:
-                job_id = self._names.insert("job", {"run_cluster_id": self.run_cluster_id, "name": name, **nodes})
+                purpose = "plan" if index < _plan_ends(plan) else "confirmation"
+                row = {"run_cluster_id": self.run_cluster_id, "name": name, **nodes, "purpose": purpose}
+                job_id = self._names.insert("job", row)
             pair = (client, server)
             jobs[name] = JobKeys(name, pair, job_id, **nodes, nodes=nodes_of_pair(pair), steps=steps(index))
         return jobs

@@ -23,9 +23,11 @@ from hpcq.store.database import Connection
 from hpcq.store.history import MetricRow
 from hpcq.store.selection import Window
 
-_ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1")])
+_ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1"), ("confirms", "i8")])
 #: Results of the stretch with this outcome say what became of the test; those that were never tried say nothing.
 _OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": Outcome.INVALID}
+#: The job that measured a suspect again; 0: none of these.
+_CONFIRMS = "CASE j.purpose WHEN 'confirmation' THEN j.job_id ELSE 0 END"
 #: What a group of nodes shares, the most telling first.
 _GROUP_KINDS = ("leaf", "rack")
 
@@ -57,7 +59,7 @@ def job_values(
     query = (
         "SELECT rc.run_id, x.series_id, coalesce(m.value, 0.0),"
         f" CASE WHEN x.outcome = 'measured' AND x.disturbed = 1 THEN {int(Outcome.DISTURBED)}"
-        f" ELSE CASE x.outcome {words} END END"
+        f" ELSE CASE x.outcome {words} END END, {_CONFIRMS}"
         " FROM run_cluster rc JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN job j ON j.run_cluster_id = rc.run_cluster_id"
         " JOIN result x ON x.job_id = j.job_id AND x.final = 1 AND x.outcome <> 'not_measured'"
         f" LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
@@ -67,7 +69,7 @@ def job_values(
     )
     pruned = (  # of a job whose results were pruned: its median
         f"SELECT rc.run_id, u.series_id, u.median, CASE b.disturbed WHEN 1 THEN {int(Outcome.DISTURBED)}"
-        f" ELSE {int(Outcome.MEASURED)} END"
+        f" ELSE {int(Outcome.MEASURED)} END, {_CONFIRMS}"
         " FROM rollup u JOIN result b ON b.result_id = u.result_id JOIN job j ON j.job_id = u.job_id"
         " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
         " JOIN run r ON r.run_id = rc.run_id"
@@ -126,8 +128,28 @@ def _columns(
         group,
         (),
         groups,
+        _looks(np.column_stack([rows["run"], ends[place, :2]]), rows["confirms"]),
     )
     return values, seen
+
+
+def _looks(
+    of_pair: np.ndarray[tuple[int, int], np.dtype[np.int64]], confirms: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> np.ndarray[tuple[int], np.dtype[np.int8]] | None:
+    """By row, of the jobs of its pair in its run that measured a suspect again: which one, from 1; 0: it was none of them.
+
+    of_pair: run, client and server of each row. confirms: the job, 0 for others. None: there is no such job.
+    """
+    again = np.flatnonzero(confirms)
+    if not len(again):
+        return None
+    jobs, job = np.unique(np.column_stack([of_pair[again], confirms[again]]), axis=0, return_inverse=True)
+    new = np.append(True, (jobs[1:, :3] != jobs[:-1, :3]).any(axis=1))
+    place = np.arange(len(jobs))
+    number = place - np.maximum.accumulate(np.where(new, place, 0)) + 1
+    look = np.zeros(len(confirms), np.int8)
+    look[again] = number[job.reshape(-1)]
+    return look
 
 
 def _series(database: Connection, cluster: str, metrics: Mapping[str, MetricRow]) -> dict[int, tuple[str, str, str, str]]:
