@@ -1,4 +1,4 @@
-"""A node that slows down between two nights: suspected, measured again in the same run, told; also after a kill in the middle."""
+"""A node that slows down between two nights: suspected, measured again in the same run and told, also after a kill."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def desk(tmp_path: Path) -> LocalDesk:
     described = DESCRIPTION.replace("PYTHON", sys.executable).replace("PEER", str(peer)).replace("SLOW", str(slow))
     (desk.folder / "kernels" / "made_up.yaml").write_text(described)
     desk.cluster("tiny", f"name: {{name}}\nscheduler: local\nnodes: [{', '.join(NODES)}]\ncompiler: {{{{cflags: -O0}}}}\n")
-    text = "name: try\nclusters: [tiny]\npairs: {pattern: rounds, rounds: 3}\nrepetitions: 1\nseed: 7\ntests: [{kernel: made_up}]\n"
-    (desk.folder / "try.yaml").write_text(text)
+    pairs = "pairs: {pattern: rounds, rounds: 3}\nrepetitions: 1\nseed: 7"
+    (desk.folder / "try.yaml").write_text(f"name: try\nclusters: [tiny]\n{pairs}\ntests: [{{kernel: made_up}}]\n")
     slows(desk, "nobody", 0)
     desk.hpcq("run", "try.yaml")
     first = desk.run_folder
