@@ -29,6 +29,7 @@ void check_numbers(void);
 void check_options(void);
 void check_messages(void);
 void check_counters(void);
+void check_decide(void);
 void check_fuzz(void);
 
 #endif

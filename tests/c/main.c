@@ -11,6 +11,7 @@ int main(void)
     check_options();
     check_messages();
     check_counters();
+    check_decide();
     check_fuzz();
     if (!check_failures)
         puts("all C unit tests passed");

@@ -48,17 +48,19 @@ def test_a_node_that_failed_with_three_good_partners_is_measured_no_further(tmp_
 
 @pytest.mark.promise("Suspects that get no nodes are waited for within bounds, and their rows say so.")
 def test_suspects_wait_for_nodes_within_bounds(tmp_path: Path) -> None:
-    """One pair's nodes are never idle, the other's job never starts: both are given up after the patience, and say why."""
+    """One pair's nodes are never idle, somebody takes those of the other's job: both are given up, and say why."""
     site = FakeSite(tmp_path, node_count=4, pairs=[("n1", "n2")], keys="max_wait_s: 86400")
     site.plan = site.plan.confirming([("n3", "n1"), ("n4", "n2")])
-    site.scheduler.node_states = {"n3": (NodeCondition.BUSY, "ALLOCATED")}
-    site.scheduler.shown = lambda job, report: replace(report, state=JobState.QUEUED) if "n4" in job.nodes else report
+    busy = (NodeCondition.BUSY, "ALLOCATED")
+    site.scheduler.node_states = {"n3": busy}
+    site.scheduler.answer = lambda _: site.scheduler.node_states.update(n4=busy)  # type: ignore[func-returns-value]
     with site.driver() as driver:
         driver.drive([1, 2], patience_s=900)
         driver.finish()
     assert 900 <= site.clock.passed_s < 1100
-    assert site.reasons()["j00002"] == "no nodes came free for it within 900 s"
-    assert "j00001" not in site.reasons(), "what is not due is left alone"
+    words = "no nodes came free for it within 900 s"
+    assert site.reasons() == {"j00002": words, "j00003": words}, "what is not due is left alone"
+    assert {outcome for _, outcome in site.ends()} == {"withdrawn"}
 
 
 # -- identity ----------------------------------------------------------------------------------------------------------

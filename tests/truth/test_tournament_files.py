@@ -50,7 +50,7 @@ def test_sizes_that_an_earlier_attempt_measured_are_left_out(sanitized: Programs
         ("tournament 1\nnode a\ntest 1 tcp_stream 5\nstep 1 1 1\nmatch j1 a a\n", ":5: a node stands twice in this step"),
         ("tournament 1\nnode a\ntest 1 tcp_stream 5\nstep 1 1 1\nmatch j1 a b\n", "a node that is not of this tournament"),
         ("tournament 1\nmatch j1\n", ":2: another number of words"),
-        ("tournament 1\nplay\n", ":2: unknown: allowed: node, test, option, step, match, measured"),
+        ("tournament 1\nplay\n", ":2: unknown: allowed: node, decided_after, test, option, step, match, measured"),
         ("tournament 1\nnode a\nmeasured 8\n", ":3: measured sizes come once, after their match"),
         (f"{SWEPT}measured 8\nmeasured 16\n", ":9: measured sizes come once, after their match"),
     ],

@@ -59,6 +59,7 @@ class Tournament:
     tests: tuple[Test, ...]
     steps: tuple[PlayedStep, ...]
     sizes_done: tuple[SizesDone, ...] = ()
+    decided_after: int = 0
 
     @property
     def folder(self) -> str:
@@ -107,6 +108,7 @@ def make_tournament(
         tests=plan.tests,
         steps=steps,
         sizes_done=_sizes_done(plan, steps, folder) if folder else (),
+        decided_after=plan.decided_after,
     )
 
 
@@ -165,6 +167,7 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
 def tournament_text(tournament: Tournament) -> str:
     """Return the file that conductor and ranks read. kernels/c/tournament.h defines its records."""
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
+    lines += [f"decided_after {tournament.decided_after}"] if tournament.decided_after else []
     apart = {test.test_no for test in tournament.tests if launched(test)}
     measured = {
         (done.job, done.test_no, done.repetition_no): ["measured " + ",".join(map(str, done.sizes))]

@@ -728,19 +728,27 @@ class ClusterLoader(PlanRows):
             tries = attempts.get(job.name, [])
             reason = missing_reason(tries, state.not_run.get(pair_index_of(job.name)), closed=state.closed_utc is not None)
             self.pending_count += len(absent) if reason.startswith(REASON_PENDING) else 0
-            decided = self._decided_tests(tries)
+            decided = self._decided(job, tries)
             for step in absent:
-                words = DECIDED if step[0] in decided else reason
+                words = decided.get(step[0]) or decided.get(0) or reason
                 self._put_missing(job, step, words, placeholders.pop((job.job_id, *step), None))
         for placeholder in placeholders.values():
             remove(self._database, placeholder.result_id)
 
-    def _decided_tests(self, tries: Sequence[Attempt]) -> set[int]:
-        """The tests that the script of the last attempt repeated no further."""
-        if not tries:
-            return set()
-        path = self._folder.plan(self.cluster).parent / tries[-1].folder / "decided"
-        return {int(line) for line in path.read_text().split() if line.isdecimal()} if path.exists() else set()
+    def _decided(self, job: JobKeys, tries: Sequence[Attempt]) -> dict[int, str]:
+        """By test, or 0 for all of them: why the last attempt measured no further. kernels/c/tournament/decide.h: of many pairs."""
+        path = self._folder.plan(self.cluster).parent / tries[-1].folder / "decided" if tries else None
+        if path is None or not path.is_file():
+            return {}
+        if not tries[-1].shared:
+            return {int(line): DECIDED for line in path.read_text().split() if line.isdecimal()}
+        found: dict[int, str] = {}
+        for what, name, *others in (line.split() for line in path.read_text().splitlines() if len(line.split()) > 2):
+            if what == "node" and name in job.nodes:
+                found[0] = f"decided: {name} failed with {', '.join(others)}, which are fine with others"
+            elif what == "test" and name == job.name and others[0].isdecimal():
+                found[int(others[0])] = DECIDED
+        return found
 
     def _put_missing(self, job: JobKeys, step: Step, reason: str, there: Placeholder | None) -> None:
         if there is not None:

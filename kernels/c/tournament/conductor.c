@@ -150,9 +150,11 @@ static bool conductor_run(struct conductor *conductor, int argc, char **argv)
     conductor->members.facts_folder = words.facts;
     conductor->pollers = memory_new(conductor->tournament.node_count + 1, sizeof *conductor->pollers);
     members_begin(&conductor->members, &conductor->tournament);
+    decide_begin(&conductor->decision, &conductor->tournament, words.spool);
     bool ok = conductor_listen(conductor, &words, &address) && conductor_join(conductor, words.join_timeout_s) &&
               conductor_play(conductor, words.finish);
     members_end(&conductor->members);
+    decide_end(&conductor->decision);
     free(conductor->pollers);
     return ok;
 }

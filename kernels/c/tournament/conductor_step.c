@@ -96,6 +96,8 @@ static void match_close(struct conductor *conductor, struct match_runs *runs, st
     memcpy(spooled.started_utc, one->started_utc, sizeof spooled.started_utc);
     clock_utc(spooled.ended_utc);
     spool_result(&conductor->spool, &spooled, &conductor->failure);
+    if (conductor->members.list[one->match->client].here && conductor->members.list[one->match->server].here)
+        decide_take(&conductor->decision, runs->step, one->match, rc);
     if (one->open)
         runs->open_count--;
     one->open = false;
@@ -149,7 +151,7 @@ static void matches_open(struct conductor *conductor, struct match_runs *runs)
         const struct match *match = &step->matches[i];
         const struct member *client = &conductor->members.list[match->client],
                             *server = &conductor->members.list[match->server];
-        if (match->settled)
+        if (match->settled || decide_skips(&conductor->decision, step, match))
             continue;
         struct match_run *one = &runs->list[runs->count++];
         *one = (struct match_run){.match = match, .no = ++conductor->play_no, .open = true};

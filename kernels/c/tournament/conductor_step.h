@@ -2,6 +2,7 @@
 #ifndef HPCQ_CONDUCTOR_STEP_H
 #define HPCQ_CONDUCTOR_STEP_H
 
+#include "tournament/decide.h"
 #include "tournament/members.h"
 #include "tournament/spool.h"
 
@@ -13,6 +14,7 @@ struct conductor {
     struct members members;
     struct secret *secret; /* wiped once all are here */
     struct spool spool;
+    struct decision decision;
     struct failure failure;
     const char *raw_folder; /* NULL: the files behind the counters are not kept */
     bool evidence_full;

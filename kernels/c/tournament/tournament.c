@@ -95,6 +95,11 @@ static bool read_test(struct reader *reader, char **words)
     return true;
 }
 
+static bool read_decided_after(struct reader *reader, char **words)
+{
+    return read_number(reader, words[1], &reader->tournament->decided_after);
+}
+
 static bool read_option(struct reader *reader, char **words)
 {
     struct tournament *tournament = reader->tournament;
@@ -170,9 +175,10 @@ static bool read_record(struct reader *reader, char **words, size_t word_count)
         const char *name;
         size_t word_count;
         bool (*read)(struct reader *reader, char **words);
-    } records[] = {{"tournament", 2, read_head},  {"node", 2, read_node}, {"test", 4, read_test},
-                   {"option", 3, read_option},    {"step", 4, read_step}, {"match", 4, read_match},
-                   {"measured", 2, read_measured}};
+    } records[] = {{"tournament", 2, read_head},   {"node", 2, read_node},
+                   {"test", 4, read_test},         {"option", 3, read_option},
+                   {"step", 4, read_step},         {"match", 4, read_match},
+                   {"measured", 2, read_measured}, {"decided_after", 2, read_decided_after}};
     for (size_t i = 0; i < ROW_COUNT(records); i++) {
         if (strcmp(words[0], records[i].name) != 0)
             continue;
@@ -181,8 +187,9 @@ static bool read_record(struct reader *reader, char **words, size_t word_count)
         return word_count == records[i].word_count ? records[i].read(reader, words)
                                                    : wrong(reader, "another number of words than this record has");
     }
-    return wrong(reader, reader->line_no == 1 ? "not a tournament file"
-                                              : "unknown: allowed: node, test, option, step, match, measured");
+    return wrong(reader, reader->line_no == 1
+                             ? "not a tournament file"
+                             : "unknown: allowed: node, decided_after, test, option, step, match, measured");
 }
 
 static bool read_line(struct reader *reader, char *line)

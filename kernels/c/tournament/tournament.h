@@ -3,6 +3,7 @@
  *
  *   tournament 1
  *   node NAME                               once per node
+ *   decided_after COUNT                     a node that fails with so many partners that are fine is played no further
  *   test TEST_NO KERNEL TIMEOUT_S           then its parameters, all of them:
  *   option NAME VALUE
  *   step ROUND_NO TEST_NO REPETITION_NO     what follows is played at once; the next step waits for all of it
@@ -43,6 +44,7 @@ struct tournament {
     struct planned_test *tests;
     struct tournament_step *steps;
     size_t node_count, test_count, step_count;
+    unsigned long decided_after; /* 0: everything is played */
 };
 
 enum { TOURNAMENT_NODES_MAX = 20000 };
