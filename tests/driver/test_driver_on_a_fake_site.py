@@ -53,7 +53,7 @@ def test_suspects_wait_for_nodes_within_bounds(tmp_path: Path) -> None:
     site.plan = site.plan.confirming([("n3", "n1"), ("n4", "n2")])
     busy = (NodeCondition.BUSY, "ALLOCATED")
     site.scheduler.node_states = {"n3": busy}
-    site.scheduler.answer = lambda _: site.scheduler.node_states.update(n4=busy)  # type: ignore[func-returns-value]
+    site.scheduler.answer = lambda _: site.scheduler.node_states.update(n4=busy)
     with site.driver() as driver:
         driver.drive([1, 2], patience_s=900)
         driver.finish()
