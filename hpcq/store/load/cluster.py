@@ -736,7 +736,7 @@ class ClusterLoader(PlanRows):
             remove(self._database, placeholder.result_id)
 
     def _decided(self, job: JobKeys, tries: Sequence[Attempt]) -> dict[int, str]:
-        """By test, or 0 for all of them: why the last attempt measured no further. Tournaments: kernels/c/tournament/decide.h."""
+        """By test, or 0 for all: why the last attempt measured no further. Of a tournament: kernels/c/tournament/decide.h."""
         path = self._folder.plan(self.cluster).parent / tries[-1].folder / "decided" if tries else None
         if path is None or not path.is_file():
             return {}
