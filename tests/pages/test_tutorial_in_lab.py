@@ -15,7 +15,7 @@ from tests import REPOSITORY
 from tests.lab.lab_fixture import RunningLab, lab_command
 
 #: Quiet: beside other work the verdict is INCONCLUSIVE, and rightly.
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.timeout(1800)]
 
 PAGE = (REPOSITORY / "docs" / "tutorial.md").read_text("utf-8")
 FILES = re.findall(r"^<!-- lab file (\S+) -->\n```yaml\n(.*?)^```$", PAGE, re.M | re.S)
@@ -33,7 +33,7 @@ def own_lab() -> Iterator[RunningLab]:
 
 
 def test_the_tutorial_comes_to_its_verdicts(own_lab: RunningLab, tmp_path: Path) -> None:
-    assert (len(FILES), len(BLOCKS)) == (1, PAGE.count("```sh"))
+    assert (len(FILES), len(BLOCKS)) == (2, PAGE.count("```sh"))
     for name, text in FILES:
         (tmp_path / name).write_text(text)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -57,4 +57,6 @@ def test_the_tutorial_comes_to_its_verdicts(own_lab: RunningLab, tmp_path: Path)
     assert "3 PASS, 1 FAIL" in said
     assert "tbf_rate_bps 200000000 > 60000000" in said
     assert "1 node judged: 1 PASS" in said
+    assert re.search(r"alpha/alpha-n02: suspected at \d\d:\d\d, confirmed at \d\d:\d\d by 6 of 6 jobs", said)
+    assert re.search(r"^told: node alpha/alpha-n02: ", said, re.M)
     assert "<html" in (tmp_path / "report.html").read_text("utf-8")
