@@ -7,12 +7,15 @@ false mornings   nights with a new message, per 100 nights and site, after 60 ni
                  The worst of the three ways is what counts
 delay            nights until a fault is told and named as what it is, at 1 to 3 % noise. Where nodes are idle in
                  30 % of the nights, only nights that measured the node count, and the calendar stands beside it
-confirmation     a node at half speed: told the night it dies, once its suspects are measured again
+confirmation     a node at half speed: told the night it dies, once its suspects are measured again; and false mornings
+                 where every night's suspects are. Whom to measure again, and what comes of it, is decided by the rule
+                 of `hpcq run --confirm` itself (hpcq/judge/confirming.py)
 """
 
 from __future__ import annotations
 
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +24,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import harness
-from bench.support.histories import NOISES, PLANS, Fault, Site, draw
+from bench.support.histories import NOISES, PLANS, Fault, Site, again, draw
 from hpcq.judge.causes import Thing
-from hpcq.judge.confirming import plan
-from hpcq.judge.judging import Watched, watch
+from hpcq.judge.confirming import JOBS, plan
+from hpcq.judge.jobs import NightJobs, by_night
+from hpcq.judge.judging import FALSE_MORNINGS, Watched, watch
 from hpcq.judge.values import Outcome, Values
 
 HISTORY = 60
@@ -38,6 +42,8 @@ FAULTS = (
     ("uplink of a leaf 10 % slower", Fault("leaf", 0.1, HISTORY, 2), Thing.GROUP, 2, 6, 6),
 )
 NEVER = 99
+#: Noises of which a second measurement of the same night knows nothing.
+MEMORYLESS = ("gauss1", "gauss2", "gauss5", "lognormal3", "heavy")
 
 
 def false_mornings(site: Site, seed: int) -> float:
@@ -74,6 +80,42 @@ def confirmed(site: Site, node: int, factor: float, seed: int) -> tuple[bool, in
     ]
     after = watch(_with_second_jobs(values, rows, node, factor, np.random.default_rng(seed))) if rows else before
     return _told_tonight(after, node), len(rows)
+
+
+def false_mornings_confirmed(site: Site, seed: int) -> tuple[float, float]:
+    """The same with the suspects of each night measured again; and how many second jobs a night takes."""
+    values, random = draw(site, seed), np.random.default_rng([seed, 2])
+    jobs = by_night(values)
+    known = {(int(client), int(server)): place for place, (client, server) in enumerate(jobs.pairs)}
+    nodes = range(site.node_count)
+    others = [(one, other) for one in nodes for other in nodes if one != other and (one, other) not in known]
+    known |= {pair: len(known) + place for place, pair in enumerate(others)}
+    pairs, counts = np.vstack([jobs.pairs, np.array(others)]), np.append(jobs.pair_count, np.zeros(len(others), np.int64))
+    watched = Watched(values, replace(jobs, pairs=pairs, pair_count=counts), FALSE_MORNINGS)
+    second_count = 0
+    for night in range(site.night_count):
+        kept = {id(watched.values): watched.values, id(watched.jobs): watched.jobs}
+        first = deepcopy(watched, kept)
+        first.add(night)
+        retests = plan(first)
+        if retests:
+            ends = np.array([(values.nodes.index(one.client), values.nodes.index(one.server)) for one in retests])
+            drawn = again(site, random, night, np.repeat(ends[None], JOBS, axis=0).reshape(-1, 2))
+            each = np.log(drawn).reshape(JOBS, len(ends), -1)
+            each += np.where(values.node_group[ends[:, 0]] != values.node_group[ends[:, 1]], np.log(0.97), 0.0)[:, None]
+            place = np.array([known[int(one), int(other)] for one, other in ends])
+            flags, ones = np.zeros(each[0].shape, bool), np.ones(each[0].shape, np.int64)
+            looks = [NightJobs(ends[:, 0], ends[:, 1], place, look, flags, ones) for look in each]
+            merged = replace(looks[0], value=np.median(each, axis=0), count=JOBS * ones)
+            spliced = [
+                (*found[:night], new, *found[night + 1 :])
+                for found, new in ((jobs.again, merged), (jobs.each_again, tuple(looks)))
+            ]
+            watched.jobs = replace(watched.jobs, again=spliced[0], each_again=spliced[1])
+            second_count += JOBS * len(ends)
+        watched.add(night)
+    nights = {told.told for level in watched.levels.values() for told in level.messages if told.told >= HISTORY}
+    return 100 * len(nights) / (site.night_count - HISTORY), second_count / site.night_count
 
 
 def _told_tonight(watched: Watched, node: int) -> bool:
@@ -160,6 +202,12 @@ def confirmation_claims(seed: int, histories: int) -> list[harness.Claim]:
         jobs = float(np.mean([one[1] for one in drawn]))
         text = f"a node at half speed is told the same night after confirmation, gauss3, {way}"
         found.append(harness.claim(text, f"share of histories, {jobs:.2g} second jobs each", "share", share, ">= 0.95"))
+    for noise in MEMORYLESS:
+        nights = max(HISTORY // 2, 5 * histories)
+        told, second = false_mornings_confirmed(Site(64, HISTORY + nights, noise, "each_run"), seed)
+        text = f"false mornings where suspects are measured again, 64 nodes, 1 test, {noise}, each_run"
+        found.append(harness.claim(text, f"per 100 nights; {second:.2g} second jobs a night", "count", told, "<= 1"))
+        print(text, told, second, flush=True)
     return found
 
 

@@ -10,7 +10,7 @@ fault     Fault(kind, size, night): one node, the uplink of one leaf switch, or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,11 @@ def draw(site: Site, seed: int) -> Values:
         ("class0",),
         tuple(f"leaf{one}" for one in range(int(leaf[-1]) + 1)),
     )
+
+
+def again(site: Site, random: np.random.Generator, night: int, pairs: Ints) -> Floats:
+    """Second measurements of a night without memory, shape (pairs, tests), around 1."""
+    return _Memory(random, replace(site, plan="each_run"), len(pairs)).night(night, pairs)
 
 
 def _plan(random: np.random.Generator, site: Site, nodes: Ints) -> list[Ints]:
