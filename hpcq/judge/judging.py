@@ -47,6 +47,8 @@ NOTHING = -float(np.log(100.0))
 FIRST_JOBS = 30
 #: So many second jobs that are slow, all of them, are a clear answer: three with each of two partners.
 CLEAR_JOBS = 6
+#: A suspect is cleared if no larger share of its second jobs is slow.
+REFUTED_SHARE = 1 / 3
 #: Nights of a thing without which silence about it is not called fine.
 ENOUGH_NIGHTS = 3
 #: Nights that a thing needs before it can be judged.
@@ -328,6 +330,9 @@ class Watched:
         every = np.zeros(len(suspects), bool)
         every[[one for one, jobs in slow.items() if len(jobs) >= CLEAR_JOBS and jobs.all()]] = True
         told = level.look_again(index, score, scatter, things=sure, every=every, first=first, shared=repeats)
+        for one, jobs in slow.items():
+            if not told[one] and jobs.mean() <= REFUTED_SHARE:
+                level.sum[one] = 0.0  # a lower sum is told more rarely still
         self.again += [Again(index, one, int(jobs.sum()), len(jobs), bool(told[one])) for one, jobs in slow.items()]
 
     def _says_again(self, again: NightJobs) -> tuple[Indices, Indices, Floats]:

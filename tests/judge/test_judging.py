@@ -198,6 +198,7 @@ def test_a_suspect_that_is_fine_again_is_not_told() -> None:
     assert told(after.judgement().causes) == []
     assert after.again[0].confirmed is False
     assert (after.again[0].slow_jobs, after.again[0].job_count) == (0, 6)
+    assert after.suspects[Thing.NODE] == [], "cleared"
 
 
 def with_retests(values: Values, retests: list[tuple[int, int, int]], level: float) -> Values:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,9 @@ def test_a_slow_node_is_told_the_same_night_though_the_driver_is_killed_in_betwe
     again = confirmations(desk)
     assert [(one["client"], one["outcome"]) for one in again] == [("n5", "measured")] * 6
     assert len({one["server"] for one in again}) == 2
-    attempts = [one["job"] for one in desk.events() if one["event"] == "attempt"]
-    assert sorted(attempts) == [f"j{number:05d}" for number in range(1, 19)], "nothing twice, nothing lost"
+    attempts = Counter(one["job"] for one in desk.events() if one["event"] == "attempt")
+    assert attempts.keys() == {f"j{number:05d}" for number in range(1, 19)}, "nothing is lost"
+    assert {attempts[f"j{number:05d}"] for number in range(1, 13)} == {1}, "what the plan wanted is not measured again"
     assert "confirmed at" in (desk.run_folder / "report.html").read_text()
     assert "by 6 of 6 jobs" in desk.hpcq("regressions", "--since", name, expect=3).stdout
     events = len(desk.events())
