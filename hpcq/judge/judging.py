@@ -328,12 +328,12 @@ class Watched:
             nearer = min(float(np.min(shift[one])), -SMALLEST_EFFECT) / 2
             slow[one] = np.concatenate([(said[end == one] - level.level[one] < nearer).any(axis=1) for end, _, said in each])
         every = np.zeros(len(suspects), bool)
-        every[[one for one, jobs in slow.items() if len(jobs) >= CLEAR_JOBS and jobs.all()]] = True
+        every[[one for one, by_job in slow.items() if len(by_job) >= CLEAR_JOBS and by_job.all()]] = True
         told = level.look_again(index, score, scatter, things=sure, every=every, first=first, shared=repeats)
-        for one, jobs in slow.items():
-            if not told[one] and jobs.mean() <= REFUTED_SHARE:
+        for one, by_job in slow.items():
+            self.again.append(Again(index, one, int(by_job.sum()), len(by_job), bool(told[one])))
+            if not told[one] and by_job.mean() <= REFUTED_SHARE:
                 level.sum[one] = 0.0  # a lower sum is told more rarely still
-        self.again += [Again(index, one, int(jobs.sum()), len(jobs), bool(told[one])) for one, jobs in slow.items()]
 
     def _says_again(self, again: NightJobs) -> tuple[Indices, Indices, Floats]:
         """What second measurements say of both of their ends, as seen_from."""
