@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcq.analysis import pair_values
+from hpcq.analysis.gates import FailedGate
 from hpcq.analysis.series_outcomes import SeriesOutcome, of_pairs, outcomes_in
 from hpcq.kernels import Better
 from hpcq.localisation import PairTable
@@ -87,7 +88,8 @@ class RunTables:
     """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says.
 
     sleep: by test, in how many of its results a CPU slept deeply, in words. sets: tests of several nodes together, which
-    blame does not use. units: of each test's values. pairs: by test, the series of each pair of nodes.
+    blame does not use. units: of each test's values. pairs: by test, the series of each pair of nodes. failed_gates: what is
+    beyond the gates of these runs.
     """
 
     cluster: str
@@ -100,6 +102,7 @@ class RunTables:
     sets: tuple[SetTest, ...] = ()
     units: Mapping[str, str | None] = field(default_factory=dict)
     pairs: Mapping[str, tuple[tuple[int, Pair], ...]] = field(default_factory=dict)
+    failed_gates: tuple[FailedGate, ...] = ()
 
 
 def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:

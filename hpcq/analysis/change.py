@@ -133,12 +133,19 @@ def is_unclear(level: Level) -> bool:
     return level.verdict.value == "inconclusive" and level.direction != "better"
 
 
-def tally_of(judged: Judged, worse: Sequence[Changed], unclear: Collection[int], fine: Collection[int] = frozenset()) -> Tally:
+def tally_of(
+    judged: Judged,
+    worse: Sequence[Changed],
+    unclear: Collection[int],
+    fine: Collection[int] = frozenset(),
+    failed: Collection[int] = frozenset(),
+) -> Tally:
     """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none.
 
-    fine: series (by series_id) that pass with their nodes, also where they have few values of their own.
+    fine: series (by series_id) that pass with their nodes, also where they have few values of their own. failed: those that
+    fail a gate.
     """
-    directions: dict[int, set[str]] = {}
+    directions: dict[int, set[str]] = {one: {"gone"} for one in failed}
     for one in worse:
         directions.setdefault(one.row.series_id, set()).add(one.level.direction)
     verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]

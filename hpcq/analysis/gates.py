@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpcq.definition.model import Gate
 from hpcq.errors import UserError
 from hpcq.gate_kinds.base import End, GateAgainst, MeasuredSeries, Reference
+from hpcq.units import count_of
 from hpcq.verdict import GateVerdict, Verdict, judge_gates
 
 if TYPE_CHECKING:
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from hpcq.store.selection import Selection
 
 _Made = TypeVar("_Made")
-#: The word for a run where everything is there and nothing judges it.
-NOT_JUDGED = "not_judged"
 
 
 def judge_run(connection: Connection, run: str) -> list[GateVerdict]:
@@ -151,39 +152,68 @@ class References:
         return self.kept(("baseline", name, metric), values)
 
 
-def with_verdicts(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `hpcq.store.free_query.runs`, each with `coverage_ratio` and `verdict`.
+@dataclass(frozen=True, slots=True)
+class FailedGate:
+    """A test of a pair that failed a gate, or what its campaign expects, in the newest run of that campaign."""
 
-    A gate that failed comes first, then what is missing or could not be judged. History and the ledger take longer to ask:
-    the page of a run has them too (hpcq.reports.run_verdict).
-    """
-    gates = {run: _by_cluster(connection, run) for run in dict.fromkeys(str(row["run"]) for row in rows)}
+    run: str
+    verdict: GateVerdict
+
+    @property
+    def series_id(self) -> int:
+        """Which series it is."""
+        return self.verdict.series.series_id
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json of every verb that judges."""
+        series = self.verdict.series
+        named = {name: getattr(series, name) for name in ("series_id", "cluster", "client", "server", "kernel")}
+        return {"run": self.run, **named, "gate": self.verdict.gate, "words": self.verdict.words, "bound": self.verdict.bound}
+
+
+def failed_gates(connection: Connection, begin_utc: str, until_utc: str | None) -> list[FailedGate]:
+    """What fails the gates of the newest run of each campaign between these times; a gate that cannot be read fails nothing."""
+    rows = connection.execute(
+        "SELECT r.name, max(r.created_utc) FROM run r WHERE r.created_utc >= ? AND r.created_utc < ? GROUP BY r.campaign_id"
+        " ORDER BY 2 DESC",
+        (begin_utc, until_utc or "~"),
+    ).fetchall()
+    return failed_by(connection, [str(name) for name, _ in rows])
+
+
+def failed_by(connection: Connection, runs: Sequence[str]) -> list[FailedGate]:
+    """What fails the gates of these runs."""
     found = []
-    for row in rows:
-        planned, measured = row["planned_count"], row["measured_count"]
-        ratio = measured / planned if planned else None
-        verdict = _verdict(planned, measured, gates[row["run"]].get(row["cluster"], ()))
-        found.append({**row, "coverage_ratio": ratio, "verdict": verdict})
+    for name in runs:
+        with suppress(UserError):
+            found += [FailedGate(name, one) for one in judge_run(connection, name) if one.verdict is Verdict.FAILED]
     return found
 
 
-def _verdict(planned: int | None, measured: int, gates: Sequence[Verdict]) -> str:
-    if Verdict.FAILED in gates:
-        return Verdict.FAILED
-    if not planned or not measured:
-        return Verdict.NOT_COVERED
-    if measured < planned or Verdict.INCONCLUSIVE in gates:
-        return Verdict.INCONCLUSIVE
-    return Verdict.PASS if gates else NOT_JUDGED
+#: What `nodes` says of a node whose every test in a run is beyond its gate.
+BELOW_GATE = "below its gate"
 
 
-def _by_cluster(connection: Connection, run: str) -> dict[str, list[Verdict]]:
-    """The verdicts of a run's gates. Gates that this hpcq cannot read let no run pass."""
-    found: dict[str, list[Verdict]] = {}
-    try:
-        for one in judge_run(connection, run):
-            found.setdefault(one.series.cluster, []).append(one.verdict)
-    except UserError:
-        rows = connection.execute("SELECT cluster FROM v_runs WHERE run = ?", (run,))
-        return {str(row[0]): [Verdict.INCONCLUSIVE] for row in rows}
-    return found
+def below_gates(failed: Sequence[FailedGate], connection: Connection) -> set[tuple[str, str]]:
+    """Nodes (cluster, name) that fail with everybody they met: of no pair of them a gate is kept."""
+    bad = {one.series_id for one in failed}
+    fine, beyond = set[tuple[str, str]](), set[tuple[str, str]]()
+    for run in dict.fromkeys(one.run for one in failed):
+        for series in (one.series for one in judge_run(connection, run)):
+            ends = {(series.cluster, series.client), (series.cluster, series.server)}
+            (beyond if series.series_id in bad else fine).update(ends)
+    return beyond - fine
+
+
+def failed_lines(failed: Sequence[FailedGate]) -> list[str]:
+    """One line per run and gate: `failed: expected: ...: 3 tests, such as alpha: n1 > n2: median ... (run nightly-...)`."""
+    together: dict[tuple[str, str], list[GateVerdict]] = {}
+    for one in failed:
+        together.setdefault((one.run, one.verdict.gate), []).append(one.verdict)
+    lines = []
+    for (run, gate), members in together.items():
+        first = members[0]
+        place = f"{first.series.cluster}: {first.series.client} > {first.series.server}"
+        count = f"{count_of(len(members), 'test')}, such as {place}" if len(members) > 1 else place
+        lines.append(f"failed: {gate}: {count}: {first.words} (run {run})")
+    return lines

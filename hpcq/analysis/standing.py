@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,14 @@ from hpcq.judge.causes import Cause, Coverage, Judged, Judgement, State, Thing
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.selection import Window, moment, window
+from hpcq.verdict.record import Thing as Subject
+from hpcq.verdict.record import VerdictRecord
+from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
     from hpcq.judge.confirming import Retest
     from hpcq.judge.judging import Watched
+    from hpcq.store.read.judged_values import SeriesSeen
 
 #: Sorts after every continuation of a time.
 _BEHIND = "~"
@@ -196,29 +200,17 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
     where everything is read. A cluster without values is left out. Raises UserError for words that name no time.
     """
     # They load numpy, which verbs that only read do not need.
-    from hpcq.judge.judging import ENOUGH_NIGHTS, watch
-    from hpcq.judge.values import NOBODY
+    from hpcq.judge.judging import watch
     from hpcq.store.read.judged_values import job_values
 
-    begin, until = _bounds(database, since)
+    begin, until = bounds_of(database, since)
     found = []
     for cluster in sorted(set(clusters)):
         values, seen = job_values(database, cluster, metrics_of(database, metric), Window(since, until_utc=until))
-        if not values.nights:
-            continue
-        utc = [_utc(night.utc_s) for night in values.nights]
-        first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
-        watched = watch(values)
-        judgement = watched.judgement(first)
-        names = [night.name for night in values.nights]
-        looks = _second_looks(database, cluster, watched, judgement)
-        causes = tuple(_cause(cluster, one, utc, names, looks) for one in judgement.causes if one.state is not State.ENDED)
-        enough = watched.levels[Thing.NODE].nights >= ENOUGH_NIGHTS  # nodes x tests
-        judged = enough[seen.client, seen.test] & (enough[seen.server, seen.test] | (seen.server == NOBODY))
-        own = judged & (seen.night_count >= ENOUGH_NIGHTS)
-        ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
-        tonight = tuple(one for one in looks if one.run == names[-1])
-        found.append(Standing(cluster, names[-1], causes, judgement.coverage, ids[0], ids[1], tonight))
+        if values.nights:
+            utc = [_utc(night.utc_s) for night in values.nights]
+            first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
+            found.append(_standing(database, cluster, watch(values), seen, first, len(utc) - 1))
     return tuple(found)
 
 
@@ -228,7 +220,7 @@ def second_measurements(database: Connection, cluster: str, run: str) -> tuple[R
     from hpcq.judge.judging import watch
     from hpcq.store.read.judged_values import job_values
 
-    until_utc = _bounds(database, run)[1]
+    until_utc = bounds_of(database, run)[1]
     values, _ = job_values(database, cluster, metrics_of(database, None), Window(run, until_utc=until_utc))
     if not values.nights or values.nights[-1].name != run:
         return ()
@@ -262,6 +254,47 @@ def _second_looks(database: Connection, cluster: str, watched: Watched, judgemen
         utc = str(suspected_utc), str(ended_utc or suspected_utc)
         found.append(SecondLook(cluster, node, run, *utc, slow, count, state.value, why_not))
     return tuple(found)
+
+
+def standing_after(database: Connection, cluster: str, runs: Mapping[str, str]) -> dict[str, Standing]:
+    """Where a cluster stood after each of these runs (created_utc by name), in one pass over its nights.
+
+    A run before the first value is left out.
+    """
+    from hpcq.judge.jobs import by_night
+    from hpcq.judge.judging import FALSE_MORNINGS, Watched
+    from hpcq.store.read.judged_values import job_values
+
+    values, seen = job_values(database, cluster, metrics_of(database, None), Window("all"))
+    watched = Watched(values, by_night(values), FALSE_MORNINGS)
+    utc = [_utc(night.utc_s) for night in values.nights]
+    found = {}
+    for index, (begin, end) in enumerate(zip(utc, [*utc[1:], _BEHIND], strict=True)):
+        watched.add(index)
+        for run, created in runs.items():
+            if begin <= created[:19] + "Z" < end:
+                found[run] = _standing(database, cluster, watched, seen, index, index)
+    return found
+
+
+def _standing(  # noqa: PLR0917 - a site after some of its nights
+    database: Connection, cluster: str, watched: Watched, seen: SeriesSeen, first: int, newest: int
+) -> Standing:
+    """After the night `newest`, which is the last one that was added; coverage from the night `first` on (an index each)."""
+    from hpcq.judge.judging import ENOUGH_NIGHTS
+    from hpcq.judge.values import NOBODY
+
+    nights = watched.values.nights
+    utc, names = [_utc(night.utc_s) for night in nights], [night.name for night in nights]
+    judgement = watched.judgement(first)
+    looks = _second_looks(database, cluster, watched, judgement)
+    causes = tuple(_cause(cluster, one, utc, names, looks) for one in judgement.causes if one.state is not State.ENDED)
+    enough = watched.levels[Thing.NODE].nights >= ENOUGH_NIGHTS  # nodes x tests
+    judged = enough[seen.client, seen.test] & (enough[seen.server, seen.test] | (seen.server == NOBODY))
+    own = judged & (seen.night_count >= ENOUGH_NIGHTS)
+    ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
+    tonight = tuple(one for one in looks if one.run == names[newest])
+    return Standing(cluster, names[newest], causes, judgement.coverage, ids[0], ids[1], tonight)
 
 
 def touching(
@@ -333,7 +366,36 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 
 
-def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
+def told_in(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> list[ClusterCause]:
+    """What is told of these clusters at the end of a stretch."""
+    return [one for standing in standings(database, clusters, since, metric) for one in standing.causes if one.is_told]
+
+
+def with_told(records: Iterable[VerdictRecord], found: Iterable[Standing]) -> list[VerdictRecord]:
+    """Verdicts of a ledger, and of nodes that the judge tells of: these are degraded, unless the ledger says that or worse."""
+    kept = {(one.cluster, one.kind.value, one.name): one for one in records}
+    for standing in found:
+        for cause in standing.causes:
+            key = (cause.cluster, str(cause.thing), " - ".join(cause.names))
+            known = kept.get(key)
+            bad = known is not None and known.verdict in {Verdict.DEGRADED, Verdict.FAILED}
+            if cause.is_told and cause.thing == Thing.NODE and not bad:
+                kept[key] = VerdictRecord(
+                    Subject.NODE,
+                    cause.names[0],
+                    Verdict.DEGRADED,
+                    cause.words,
+                    cause.names,
+                    cause.ratio,
+                    cluster=cause.cluster,
+                    decided_utc=cause.told_utc or cause.since_utc,
+                    run=standing.newest_run,
+                )
+    return list(kept.values())
+
+
+def bounds_of(database: Connection, since: str) -> tuple[str, str | None]:
+    """When a stretch begins and ends; None: it goes on. Its words may also be a run, several, or `A..B`."""
     meant = window(database, since)
     if meant.run_ids is not None:
         marks = ",".join("?" * len(meant.run_ids))

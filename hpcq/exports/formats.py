@@ -19,6 +19,7 @@ from hpcq.units import parse_utc
 from hpcq.verdict.record import Thing, VerdictRecord
 
 if TYPE_CHECKING:
+    from hpcq.analysis.run_verdict import RunVerdict
     from hpcq.store.database import Connection
     from hpcq.store.query import ResultRow, RunRow, Summary
     from hpcq.store.selection import Selection
@@ -57,7 +58,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One run for the summary formats. gates_unread: why its gates could not be judged; empty if they were.
+    """One run for the summary formats. verdict: that of its page. gates_unread: why its gates could not be judged.
 
     networks: by cluster and interface, the name in the cluster's file and a text for people, `ib (ib0)`.
     """
@@ -68,6 +69,7 @@ class Exported:
     missing: tuple[ResultRow, ...]
     gates: tuple[GateVerdict, ...]
     gates_unread: str
+    verdict: RunVerdict
     findings: tuple[dict[str, Any], ...]
     networks: Mapping[tuple[str, str], tuple[str, str]]
 
@@ -81,25 +83,24 @@ class Exported:
 
     @property
     def exit_code(self) -> int:
-        """The code of `hpcq results`: 3 if a gate failed, 4 if something is missing or could not be judged, else 0."""
-        words = {one.verdict.value for one in self.gates}
-        if "failed" in words:
-            return 3
-        whole = all(one.complete for one in self.clusters) and bool(self.clusters)
-        return 0 if whole and not self.gates_unread and "inconclusive" not in words else 4
+        """That of `hpcq report`: 3 if something is slow or broken, 4 if something is missing or nothing judges it, else 0."""
+        return int(self.verdict.exit_code)
 
 
 def collect(database: Connection, selection: Selection) -> Exported:
     """Read a run's summaries (main metrics), what is missing, its gates and its findings."""
     from hpcq.analysis.gates import judge_selected
+    from hpcq.analysis.run_verdict import run_verdict
     from hpcq.store import query
     from hpcq.store.query import finding_rows, named_networks
 
     assert selection.run is not None  # noqa: S101 - the caller names one
     gates, unread = judge_selected(database, selection)
+    runs = tuple(query.runs(database, selection.run))
     return Exported(
         run=selection.run,
-        clusters=tuple(query.runs(database, selection.run)),
+        clusters=runs,
+        verdict=run_verdict(database, selection.run, runs, gates, unread),
         summaries=tuple(query.summaries(database, selection, metric=selection.metric)),
         missing=tuple(query.not_measured(database, selection)),
         gates=gates,
@@ -142,8 +143,9 @@ def health_text(records: Iterable[VerdictRecord], nodes: Iterable[str], made_utc
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# JUnit XML, as CI systems read it: one suite per cluster, one case per pair, test and metric.
+# JUnit XML, as CI systems read it: one suite per cluster, one case per pair, test and metric; and one for the whole run.
 #
+# the run is slow or broken           failure, with the reasons of its page
 # a gate failed                       failure
 # planned and not measured            error (nothing shows that it is fine)
 # a gate that cannot be judged        skipped, with its reason
@@ -164,6 +166,7 @@ def junit_text(exported: Exported) -> str:
             name = {"failure": "failures", "error": "errors"}.get(kind, kind)
             suite.set(name, str(sum(case.find(kind) is not None for case in cases)))
         suite.extend(cases)
+    root.append(_verdict_suite(exported))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -203,6 +206,21 @@ def _cases(exported: Exported, cluster: str) -> Iterator[ET.Element]:
         yield case
 
 
+def _verdict_suite(exported: Exported) -> ET.Element:
+    """One case: the verdict on the whole run, as on its page. What is missing, or not judged, is skipped here."""
+    suite = ET.Element("testsuite", name=f"{exported.run}.verdict", tests="1", failures="0", errors="0", skipped="0")
+    case = ET.SubElement(suite, "testcase", classname=_clean(exported.run), name="verdict of the run")
+    reasons = "; ".join(one.words for one in exported.verdict.reasons)
+    words = _clean(reasons or exported.verdict.judged_by or "nothing judges it")
+    if exported.exit_code == 3:
+        suite.set("failures", "1")
+        ET.SubElement(case, "failure", type=exported.verdict.verdict.value, message=words)
+    elif exported.exit_code == 4:
+        suite.set("skipped", "1")
+        ET.SubElement(case, "skipped", message=f"{exported.verdict.word}: {words}")
+    return suite
+
+
 def _gate_case(cluster: str, gate: GateVerdict) -> ET.Element:
     case = _case(cluster, gate.series.kernel, f"gate: {gate.gate}: {gate.series.client} > {gate.series.server}")
     if gate.verdict == "failed":
@@ -239,6 +257,8 @@ def _lines(exported: Exported) -> Iterator[str]:
     yield f"## hpcq: {_text(exported.run)}"
     yield ""
     yield f"{_verdict(exported)} {measured} of {planned} planned results measured."
+    for one in exported.verdict.reasons:
+        yield f"- {_text(one.words)}"
     failed = [one for one in exported.gates if one.verdict == "failed"]
     yield from _table(
         "Gates that failed",
@@ -287,13 +307,7 @@ def _over(network: str) -> str:
 
 
 def _verdict(exported: Exported) -> str:
-    if exported.gates_unread:
-        return f"**Not judged**: {_text(exported.gates_unread)}."
-    if exported.exit_code == 3:
-        return "**Failed**: a gate failed."
-    if exported.exit_code == 4:
-        return "**Incomplete**: something was not measured, or could not be judged."
-    return "**Passed** every gate." if exported.gates else "**Complete**: the campaign has no gates."
+    return f"**{exported.verdict.word}**: {_text(exported.verdict.judged_by or 'nothing judges this run')}."
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -424,6 +438,7 @@ def prometheus_text(exported: Exported, series_at_most: int = SERIES_AT_MOST) ->
     lines += _family("hpcq_planned_results", "Results that the last run planned.", _counts(exported, "planned_count"))
     lines += _family("hpcq_measured_results", "Results that the last run measured.", _counts(exported, "measured_count"))
     lines += _family("hpcq_gates", "Gates of the last run, by verdict.", _gates(exported))
+    lines += _family("hpcq_verdict", "Verdict of the last run, as on its page: 1 for the word that holds.", _word(exported))
     lines += _family("hpcq_run_time_seconds", "When the last run was started, as seconds since 1970.", _times(exported))
     count = sum(not line.startswith("#") for line in lines)
     if count > series_at_most:
@@ -493,6 +508,13 @@ def _gates(exported: Exported) -> Iterator[str]:
             counts[key] = counts.get(key, 0) + (one.verdict.value == verdict)
     for (cluster, verdict), count in sorted(counts.items()):
         yield f"hpcq_gates{_labels({'cluster': cluster, 'verdict': verdict})} {count}"
+
+
+def _word(exported: Exported) -> Iterator[str]:
+    campaign = exported.clusters[0].campaign if exported.clusters else ""
+    for word in ("pass", "degraded", "failed", "inconclusive"):
+        holds = int(exported.verdict.verdict.value == word)
+        yield f"hpcq_verdict{_labels({'campaign': campaign, 'verdict': word})} {holds}"
 
 
 def _times(exported: Exported) -> Iterator[str]:

@@ -18,6 +18,7 @@ from hpcq import __version__, nodelist, units
 from hpcq.analysis.distances import distances
 from hpcq.analysis.expected import Around, around, test_of
 from hpcq.analysis.gates import judge_run
+from hpcq.analysis.run_verdict import RunVerdict, run_verdict
 from hpcq.definition.described import know_texts
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, Peer, kernels, size_text
@@ -48,7 +49,6 @@ from hpcq.reports.plots import (
     points_text,
     tick_values,
 )
-from hpcq.reports.run_verdict import RunVerdict, run_verdict
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
@@ -360,8 +360,8 @@ class Ends:
     example: str
 
 
-def write_report(database: Path, run_id: str, path: Path, *, links: Links | None = None) -> Path:
-    """Write the page of a run to `path` and return it. links: of a site, to its other pages.
+def write_report(database: Path, run_id: str, path: Path, *, links: Links | None = None) -> RunVerdict:
+    """Write the page of a run to `path` and return the verdict that it begins with. links: of a site, to its other pages.
 
     Raises StoreError, or UserError when the run is not loaded.
     """
@@ -370,7 +370,8 @@ def write_report(database: Path, run_id: str, path: Path, *, links: Links | None
     with reading(database) as connection, _uncollected():
         context = {**_context(connection, find_run(connection, run_id)), "site": links}
         write_text(path, render("report.html.j2", context))
-    return path
+    verdict: RunVerdict = context["verdict"]
+    return verdict
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from hpcq import __version__, units
 from hpcq.analysis.change import CLOSED, Changed, Explained, Judged, alarms, is_unclear, tally_of
 from hpcq.analysis.change_blocks import Block, blocks_of
 from hpcq.analysis.changed import explained, searched
+from hpcq.analysis.gates import FailedGate, failed_gates, failed_lines
 from hpcq.analysis.recorded import known_states
-from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, standings, touching
+from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, bounds_of, standings, touching
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing
@@ -45,7 +46,7 @@ class _Found:
     """The judgement: its tally over series, blocks of changes for the worse, and what the ledger calls not fit.
 
     causes: what the judge tells and suspects, as `regressions` does. together: of a node's page, what is said of tests that
-    it ran with several nodes; they do not decide the verdict.
+    it ran with several nodes; they do not decide the verdict. failed: gates that the newest run of each campaign fails.
     """
 
     tally: Tally
@@ -55,6 +56,7 @@ class _Found:
     causes: list[ClusterCause]
     standing: tuple[Standing, ...]
     together: tuple[str, ...] = ()
+    failed: tuple[FailedGate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,12 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
         standing = () if wanted.facts else standings(database, {row.cluster for row in rows}, since, wanted.metric)
     if node is not None:
         standing = tuple(one.of_its_own(node) for one in standing)
-    judged, worse, tally, declared = _searched(database, rows, metrics, (from_utc, until_utc), wanted.facts, standing)
+    ids = {row.series_id for row in rows}
+    beyond = [] if wanted.facts else failed_gates(database, *bounds_of(database, since))
+    failed = tuple(one for one in beyond if one.series_id in ids)
+    judged, worse, tally, declared = _searched(
+        database, rows, metrics, (from_utc, until_utc), wanted.facts, standing, {one.series_id for one in failed}
+    )
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
     blocks = blocks_of(worse, known, groups)
@@ -193,7 +200,7 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
     if node is not None:  # a collective is no node's
         together += [_accepted(one) for one in unfit if one.kind is Thing.COLLECTIVE]
         unfit = [one for one in unfit if one.kind is not Thing.COLLECTIVE]
-    return _Found(tally, judged, blocks, unfit, causes, standing, tuple(together))
+    return _Found(tally, judged, blocks, unfit, causes, standing, tuple(together), failed)
 
 
 def _accepted(one: VerdictRecord) -> str:
@@ -207,9 +214,10 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     stretch: tuple[str, str | None],
     facts: Sequence[tuple[str, str]],
     standing: Sequence[Standing] = (),
+    failed: Collection[int] = frozenset(),
 ) -> tuple[Judged, list[Explained], Tally, list[tuple[Changed, str | None]]]:
-    """Judge these series: all that was found, the changes for the worse that nobody declared expected, the tally, and all
-    sure changes but those for the better, each with what a person said of it.
+    """Judge these series (failed: those that fail a gate): all that was found, the changes for the worse that nobody declared
+    expected, the tally, and all sure changes but those for the better, each with what a person said of it.
     """
     from_utc, until_utc = stretch
     begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
@@ -225,7 +233,7 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     return (
         judged,
         worse,
-        tally_of(judged, [one.changed for one in worse], unclear, beside.fine),
+        tally_of(judged, [one.changed for one in worse], unclear, beside.fine, failed),
         list(zip(sure, states, strict=True)),
     )
 
@@ -244,8 +252,9 @@ def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
 
 def _worst(found: _Found, counts: dict[str, int]) -> Verdict:
     """The worst of what series, ledger and coverage say. Nothing judged is never a pass."""
-    if found.blocks:
-        return Verdict.FAILED if any(one.direction == "gone" for one in found.blocks) else Verdict.DEGRADED
+    if found.blocks or found.failed:
+        gone = found.failed or any(one.direction == "gone" for one in found.blocks)
+        return Verdict.FAILED if gone else Verdict.DEGRADED
     bad = [one.verdict for one in found.unfit if one.verdict in _BAD]
     if bad or any(one.is_told for one in found.causes):
         return Verdict.FAILED if Verdict.FAILED in bad else Verdict.DEGRADED
@@ -261,6 +270,7 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
     words = [one.words for one in found.causes[:_REASONS]]
     if len(found.causes) > _REASONS:
         words.append(f"{len(found.causes) - _REASONS} more causes")
+    words += failed_lines(found.failed)[:_REASONS]
     words += [_block_words(one) for one in found.blocks[:_REASONS]]
     if len(found.blocks) > _REASONS:
         words.append(f"{len(found.blocks) - _REASONS} more changes for the worse")

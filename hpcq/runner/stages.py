@@ -142,4 +142,5 @@ def report(run: RunFolder, database: Path) -> Path:
     """Write the run's HTML page."""
     from hpcq.reports import write_report
 
-    return write_report(database, run.run, run.report)
+    write_report(database, run.run, run.report)
+    return run.report

@@ -115,8 +115,9 @@ def test_junit_counts_what_its_cases_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: str, failures: int, code: int
 ) -> None:
     text, found = exported(gated(tmp_path, bound), "junit", capsys)
-    [suite] = ET.fromstring(text).findall("testsuite")
+    [suite, whole] = ET.fromstring(text).findall("testsuite")
     assert found == code
+    assert (len(whole.findall("testcase")), len(whole.findall("testcase/failure"))) == (1, int(code == 3))
     assert int(suite.get("tests", "")) == len(suite.findall("testcase")) == 4 + 2
     assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure")) == failures
     assert suite.get("errors") == suite.get("skipped") == "0"
@@ -126,15 +127,18 @@ def test_junit_counts_what_its_cases_say(
 @pytest.mark.promise("JUnit calls a result that was planned and not measured an error.")
 def test_junit_calls_what_is_missing_an_error(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(torn, "junit", capsys)
-    [suite] = ET.fromstring(text).findall("testsuite")
+    [suite, run] = ET.fromstring(text).findall("testsuite")
     assert code == 4
+    assert run.findall("testcase/skipped")[0].get("message", "").startswith("NOT JUDGED: ")
     assert int(suite.get("errors", "")) == len(suite.findall("testcase/error")) == 1 + RESULTS // 2
 
 
 def test_prometheus_reads_every_median(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(whole, "prometheus", capsys)
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    assert code == 0
+    assert code == 4, "nothing judges this run"
+    words = {one.labels["verdict"]: one.value for one in families["hpcq_verdict"].samples}
+    assert words == {"pass": 0, "degraded": 0, "failed": 0, "inconclusive": 1}
     with reading(whole) as database:
         summaries = collect(database, Selection(run="nightly-20261121T020000Z-00ff")).summaries
     read = {
@@ -173,15 +177,14 @@ def test_prometheus_refuses_more_series_than_a_scrape_should_hold(whole: Path) -
 def test_markdown_says_what_was_seen_first(torn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(torn, "markdown", capsys)
     assert code == 4
-    assert (
-        text.splitlines()[2]
-        == f"**Incomplete**: something was not measured, or could not be judged. 5 of {RESULTS} planned results measured."
-    )
+    assert text.splitlines()[2] == f"**NOT JUDGED**: nothing judges this run. 5 of {RESULTS} planned results measured."
+    assert text.splitlines()[3] == f"- {RESULTS - 5} of {RESULTS} planned results are not there"
     assert "### Not measured" in text
 
 
-def test_markdown_passes_only_what_has_gates(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "**Complete**: the campaign has no gates." in exported(whole, "markdown", capsys)[0]
+def test_markdown_passes_only_what_is_judged(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "**NOT JUDGED**: nothing judges this run." in exported(whole, "markdown", capsys)[0]
+    assert "**PASS**: 2 gates judged: 2 PASS." in exported(gated(tmp_path / "gated", "1k"), "markdown", capsys)[0]
 
 
 @pytest.mark.promise("An exported file is written whole or not at all.")

@@ -21,7 +21,7 @@ def gates(minimum: str) -> str:
 
 
 @pytest.mark.promise(
-    "`hpcq runs` says of each run what its gates say, and calls no run passed that is not whole or that nothing judges."
+    "`hpcq runs` says of each run what its page says, and calls no run passed that is not whole or that nothing judges."
 )
 def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(tmp_path)
@@ -45,6 +45,34 @@ def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert len(said.out.splitlines()) == count + 1, since
     assert run(["runs", "--db", str(history.database)]) == 0
     assert "\tnot judged\t" in capsys.readouterr().out
+
+
+@pytest.mark.promise(
+    "A test below what its campaign expects is failed in regressions, compare, blame, nodes, runs and the page."
+)
+@pytest.mark.parametrize("wanted", [gates("900gbit"), gates("1mbit") + "expect: {throughput_bps: 900gbit}\n"])
+def test_what_a_campaign_expects_fails_in_every_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str) -> None:
+    history = History(tmp_path)
+    runs = [history.night(day, gates=wanted) for day in range(6)]
+    database = ["--db", str(history.database)]
+    verbs = (
+        ["regressions", "--since", "2026-01-01"],
+        ["compare", *runs[-2:]],
+        ["blame"],
+        ["report", "--to", str(tmp_path / "page.html"), "--runs", str(history.runs)],
+        ["report", "--since", "2026-01-01", "--to", str(tmp_path / "month.html")],
+    )
+    for words in verbs:
+        assert run([*words, *database]) == 3, words
+        said = capsys.readouterr()
+        assert "throughput_bps" in said.out + said.err, words
+    for words in (["regressions", "--since", "2026-01-01"], ["compare", *runs[-2:]], ["blame"]):
+        assert run([*words, "--json", *database]) == 3, words
+        assert {one["run"] for one in json.loads(capsys.readouterr().out)["failed_gates"]} == {runs[-1]}
+    assert run(["nodes", "--since", "2026-01-01", "--json", *database]) == 0
+    assert {one["judged"] for one in json.loads(capsys.readouterr().out) if one["level_ratio"]} == {"below its gate"}
+    assert run(["runs", "--json", *database]) == 0
+    assert {one["verdict"] for one in json.loads(capsys.readouterr().out)} == {"failed"}
 
 
 @pytest.mark.promise("`hpcq blame` says what a healthy pair gets in the unit of the test.")

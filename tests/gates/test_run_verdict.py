@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpcq.analysis.gates import judge_run
+from hpcq.analysis.run_verdict import RunVerdict, run_verdict
 from hpcq.reports import write_report
 from hpcq.reports.page import Apart, apart_nodes
-from hpcq.reports.run_verdict import RunVerdict, run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.verdict import Verdict
@@ -37,7 +37,8 @@ def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     load(tmp_path / "results.db", builder)
     found = verdict_of(tmp_path / "results.db", builder.run)
     assert (found.verdict, found.word, found.reasons) == (Verdict.INCONCLUSIVE, "NOT JUDGED", ())
-    page = write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html").read_text()
+    write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
     assert '<div class="verdict inconclusive">' in page
     assert "No gate and no history judges this run" in page
 
@@ -63,7 +64,8 @@ def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:
     found = verdict_of(history.database, last)
     assert (found.verdict, found.reasons) == (Verdict.PASS, ())
     assert found.judged_by == "2 of 2 series have a history long enough to compare with"
-    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    write_report(history.database, last, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
     assert '<div class="verdict pass">' in page
 
 
@@ -75,7 +77,8 @@ def test_a_node_that_has_always_been_slow_is_named_beside_pass(tmp_path: Path) -
     for day in range(8):
         last = history.night(day, levels={"n4": 0.6})
     assert verdict_of(history.database, last).verdict is Verdict.PASS
-    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    write_report(history.database, last, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
     assert '<div class="verdict pass noted">' in page
     assert "alpha/n4 is worse than the others of this run, -4" in page
     assert "PASS compares with gates and with history, not with other nodes." in page
@@ -144,6 +147,7 @@ def test_gates_that_could_not_be_read_let_no_run_pass(tmp_path: Path) -> None:
     history = History(tmp_path)
     for day in range(8):
         last = history.night(day, repetitions=3, gates="  - {metric: nonsense}")
-    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    write_report(history.database, last, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
     assert '<div class="verdict inconclusive">' in page
     assert "The gates were not judged" in page.split('class="coverage"')[0]

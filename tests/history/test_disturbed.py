@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hpcq.analysis.gates import judge_run
+from hpcq.analysis.run_verdict import run_verdict
 from hpcq.cli.main import run
-from hpcq.reports.run_verdict import run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.history import metrics_of, select, timeline

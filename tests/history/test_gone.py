@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcq.analysis.gates import judge_run
-from hpcq.reports.run_verdict import RunVerdict, run_verdict
+from hpcq.analysis.run_verdict import RunVerdict, run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.verdict import Verdict

@@ -110,7 +110,7 @@ def columns(tmp_path: Path) -> None:
         ("good", "results --links", 4),
         ("gated", "results --links", 3),
         ("good", "report", 0),
-        ("lost", "report", 4),
+        ("lost", "report", 3),
         ("gated", "report", 3),
         ("unread", "report", 4),
         ("good", "regressions --since 2026-11-01", 0),

@@ -29,6 +29,8 @@ FAULTS = {
 }
 #: Two runs as a person compares them: the last two, and a good stretch with the newest.
 COMPARED = (("night-028", "night-029"), ("2026-03-01..2026-03-20", "latest"))
+#: Exit codes that the words of other verbs stand for.
+WORDS = {"pass": 0, "degraded": 3, "failed": 3, "inconclusive": 4, "not_covered": 4, "not_judged": 4}
 NOISES, PLANS = ("gauss2", "lognormal3", "heavy", "ar1", "modes_iid", "night"), ("fixed", "each_run", "idle")
 #: The last column: whether anything is told.
 FAST = (
@@ -43,17 +45,33 @@ FAST = (
 class Verbs(Importing):
     """Exit codes and words of the verbs that judge, on one history."""
 
-    def said(self, *words: str) -> tuple[int, Any]:
+    def typed(self, *words: str) -> tuple[int, str, str]:
         from hpcq.cli.main import run
 
         self.capsys.readouterr()
-        code = run([*words, "--json", "--db", str(self.database)])
-        return int(code), json.loads(self.capsys.readouterr().out)
+        code = run([*words, "--db", str(self.database)])
+        return int(code), *self.capsys.readouterr()
+
+    def said(self, *words: str) -> tuple[int, Any]:
+        code, out, _ = self.typed(*words, "--json")
+        return code, json.loads(out)
 
     def codes(self) -> dict[str, int]:
         calls = {"regressions": ["regressions", "--since", "2026-03-20"], "blame": ["blame"]}
         calls |= {f"compare {a} {b}": ["compare", a, b] for a, b in COMPARED}
-        return {name: self.said(*words)[0] for name, words in calls.items()}
+        page = str(self.folder / "page.html")
+        calls |= {"report": ["report", "--to", page], "report --since": ["report", "--since", "2026-03-20", "--to", page]}
+        calls |= {"accept": ["accept", "--from", self.newest()]}
+        found = {name: self.said(*words)[0] for name, words in calls.items()}
+        for kind in ("junit", "markdown", "prometheus"):
+            found[f"export {kind}"] = self.typed("export", "--format", kind)[0]
+        found["runs"] = WORDS[self.said("runs", "--limit", "3")[1][0]["verdict"]]
+        campaigns = [one for one in self.said("notify", "--dry-run", "true")[1] if one["kind"] == "campaign"]
+        found["notify"] = max((WORDS[one["verdict"]] for one in campaigns if one["run"] == self.newest()), default=0)
+        return found
+
+    def newest(self) -> str:
+        return str(self.said("runs", "--limit", "1")[1][0]["run"])
 
 
 def judged(folder: Path, capsys: pytest.CaptureFixture[str], site: Site, seed: int) -> Verbs:
@@ -80,11 +98,29 @@ def contradictions(verbs: Verbs) -> list[str]:
     told = {row["node"] for row in nodes if row["judged"] == "told"}
     if told - {one["names"][0] for one in regressions["causes"] if one["thing"] == "node"}:
         found.append("nodes tells of nodes that regressions does not")
+    causes = {(one["thing"], *one["names"]) for one in regressions["causes"] if one["state"] == "told"}
+    changed = verbs.said("notify", "--dry-run", "true")[1]
+    mailed = {(one["kind"], one["name"]) for one in changed if one["kind"] != "campaign" and one["reason"].startswith("told:")}
+    if {("cluster", "alpha") if one[0] == "night" else (one[0], " - ".join(one[1:])) for one in causes} != mailed:
+        found.append(f"regressions tells {causes}, notify {mailed}")
+    for node in words:
+        story = " ".join(verbs.said("nodes", node, "--since", "2026-03-20")[1]["judged"])
+        if ("told:" in story) != any(one[0] == "night" or node in one[1:] for one in causes):
+            found.append(f"regressions tells {causes}, nodes {node} says {story}")
+    code, _, _ = verbs.typed("health", "write", str(verbs.folder / "health.txt"))
+    kept_out = {line.split()[0] for line in (verbs.folder / "health.txt").read_text().splitlines() if " degraded " in line}
+    if code or kept_out != told:
+        found.append(f"nodes tells of {told}, health of {kept_out}")
+    if verbs.typed("gate", "propose", "--since", "2026-03-01")[2].count("left out: told:") != len(causes):
+        found.append(f"gate propose takes values of {causes} for good ones")
     return found
 
 
 @pytest.mark.fast
-@pytest.mark.promise("No verb says fine of what another calls slow: regressions, blame, compare and nodes read one judgement.")
+@pytest.mark.promise(
+    "No verb says fine of what another calls slow: regressions, blame, compare, accept, nodes, runs, gate, health, export,"
+    " report and notify read one judgement."
+)
 @pytest.mark.parametrize(("noise", "plan", "fault", "told"), FAST)
 def test_no_verb_says_fine_of_what_another_calls_slow(  # noqa: PLR0917 - fixtures, and a case
     tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, plan: str, fault: str, told: bool
@@ -111,13 +147,15 @@ def test_no_history_makes_two_verbs_contradict_each_other(
 @pytest.mark.fast
 def test_the_contradictions_of_a_history_would_be_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class Torn(Verbs):
-        def said(self, *words: str) -> tuple[int, Any]:
-            code, found = super().said(*words)
-            return (0, found) if words[0] == "blame" else (code, found)
+        def typed(self, *words: str) -> tuple[int, str, str]:
+            code, out, err = super().typed(*words)
+            return 0 if words[0] in {"blame", "export"} else code, out, err
 
     verbs = Torn(tmp_path, capsys)
     verbs.bring(rows_of(draw(Site(24, 30, "gauss2", "fixed", fault=FAULTS["a tenth of a node"]), seed=1)))
-    assert "blame says fine of what regressions calls slow" in contradictions(verbs)
+    found = contradictions(verbs)
+    assert "blame says fine of what regressions calls slow" in found
+    assert "export junit says fine of what runs calls slow" in found
 
 
 def nights_of(test: str, nights: range, slow: tuple[str, ...], since: int, level: float = 0.5) -> list[str]:

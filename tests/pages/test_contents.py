@@ -130,7 +130,8 @@ def test_a_matrix_of_any_size_is_drawn_with_names_that_do_not_overlap(
     builder = RunBuilder(tmp_path / "runs", pairs=tuple(pairwise(nodes)), tests=(("tcp_stream", {"message_bytes": 1024}),))
     builder.everything()
     load_run(tmp_path / "results.db", builder.path)
-    text = write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html").read_text()
+    write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
     [matrix] = re.findall(r'<svg class="matrix".*?</svg>', text, re.DOTALL)
     rows = re.findall(r'y="([\d.]+)" text-anchor="end">(n\d+)(?: to n\d+)?<', matrix)
     assert [name for _, name in rows] == nodes[:: -(-node_count // named_count)]

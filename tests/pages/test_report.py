@@ -68,7 +68,8 @@ class Page(HTMLParser):
 def page_of(builder: RunBuilder, tmp_path: Path) -> Page:
     database = tmp_path / "results.db"
     load_run(database, builder.path)
-    path = write_report(database, builder.run, builder.folder.report)
+    write_report(database, builder.run, builder.folder.report)
+    path = builder.folder.report
     assert path == builder.folder.report
     text = path.read_text("utf-8")
     page = Page(text)

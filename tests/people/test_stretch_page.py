@@ -54,7 +54,7 @@ def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, m
     month = words_of(tmp_path / "month.html")
     assert all(one["reason"] in month for one in causes)
     assert month.index("What is at fault") < month.index("What got worse, and what differs")
-    ask.words("report", "--to", str(tmp_path / "run.html"))  # its exit code is of gates, and it has none
+    ask.words("report", "--to", str(tmp_path / "run.html"), expect=3)
     run_page = words_of(tmp_path / "run.html")
     assert run_page.index("told: ") < run_page.index("series got worse and stayed so"), "the causes come first"
     assert all(one["reason"] in run_page for one in causes)

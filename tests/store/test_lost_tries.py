@@ -94,7 +94,8 @@ def test_results_and_the_page_tell_it(crashed: Path, tmp_path: Path, capsys: pyt
     assert "died of SIGSEGV" in said
     hpcq(["results", "--db", str(crashed), "--json"])
     assert [one["count"] for one in json.loads(capsys.readouterr().out)["lost_tries"]] == [1]
-    page = write_report(crashed, "nightly-20261121T020000Z-00ff", tmp_path / "page.html").read_text()
+    write_report(crashed, "nightly-20261121T020000Z-00ff", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
     assert "Tries that brought nothing before a later one did" in page
 
 

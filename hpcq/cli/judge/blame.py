@@ -51,15 +51,20 @@ def verdicts_of(found: Mapping[str, Blame], read: RunTables | None, standing: St
         return verdicts
     missing = [Verdict.NOT_COVERED] * (read.planned_count - read.ran_count)
     sets = [one.verdict for one in read.sets if one.verdict is not None]
-    return [*verdicts, *(one.verdict for one in read.failed), *sets, *missing]
+    beyond = [Verdict.FAILED] * len(read.failed_gates)
+    return [*verdicts, *beyond, *(one.verdict for one in read.failed), *sets, *missing]
 
 
 def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: Standing | None) -> None:
     """Print how much was judged, then the outcome test by test. read, standing: of runs; None for a file."""
     if read is not None:
+        from hpcq.analysis.gates import failed_lines
+
         print_read(read)
         for cause in standing.causes if standing is not None else ():
             print_words(cause.words)
+        for line in failed_lines(read.failed_gates):
+            print_words(line)
         if not found and not read.failed:
             print_words("Nobody is named: no test of these runs has a value.")
     else:
@@ -134,6 +139,7 @@ def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standi
         if cause.is_told and cause.thing in {"link", "pair"} and sorted(cause.names) not in map(sorted, merged["links"]):
             merged["links"].append(list(cause.names))
     merged["causes"] = [] if standing is None else [one.to_json() for one in standing.causes]
+    merged["failed_gates"] = [one.to_json() for one in read.failed_gates]
     merged["tests"] = [{"test": test, **part} for test, part in parts.items()]
     merged["failed"] = [{**asdict(one), "words": one.words} for one in read.failed]
     merged["flaws"] = dict(read.flaws)
@@ -258,11 +264,11 @@ def blame(  # noqa: PLR0917 - Click passes by name
     """Name the slow node, link or group in a table of pair results, or the pairs to measure next.
 
     Without --pairs it reads the latest run. It begins with what the nights until that run say, as `hpcq regressions` does:
-    lines with `told:` and `suspected:`. Then it compares the nodes of the run with each other. Every test is a table with
-    one row per job: the repetitions of one job share its luck. It names nothing on fewer than three slow jobs; what is slow
-    next to the others, and no slower than on its earlier nights, is an open question. A test that fails counts as slow.
-    Findings of the evidence that explain it come first. When you have measured the pairs that it asked for, name both runs
-    with --run: it judges them together. In a file, results of the same round ran at the same time.
+    lines with `told:` and `suspected:`, and gates that these runs fail. Then it compares the nodes of the run with each other.
+    Every test is a table with one row per job: the repetitions of one job share its luck. It names nothing on fewer than three
+    slow jobs; what is slow next to the others, and no slower than on its earlier nights, is an open question. A test that
+    fails counts as slow. Findings of the evidence that explain it come first. When you have measured the pairs that it asked
+    for, name both runs with --run: it judges them together. In a file, results of the same round ran at the same time.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
@@ -318,7 +324,10 @@ def _read_runs(
     database: Path, runs: Sequence[str], cluster: str | None, groups: dict[str, str] | None
 ) -> tuple[RunTables, str, Standing | None]:
     """The tables of these runs, the text of the last one's campaign, and where the cluster stood after it."""
+    from dataclasses import replace
+
     from hpcq.analysis.blame_tables import tables_of
+    from hpcq.analysis.gates import failed_by
     from hpcq.analysis.standing import standings
     from hpcq.store.database import reading
     from hpcq.store.ledger import campaign_text
@@ -328,7 +337,8 @@ def _read_runs(
         names = [find_run(connection, name) for name in runs]
         read = tables_of(connection, names, cluster, groups)
         standing = next(iter(standings(connection, [read.cluster], names[-1])), None)
-        return read, campaign_text(connection, names[-1]) or "", standing
+        failed = [one for one in failed_by(connection, names) if one.verdict.series.cluster == read.cluster]
+        return replace(read, failed_gates=tuple(failed)), campaign_text(connection, names[-1]) or "", standing
 
 
 def _enough(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, tuple[str, str]]]) -> Blame:

@@ -17,10 +17,11 @@ from hpcq.errors import Exit
 from hpcq.nodelist import names_several, nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from hpcq.analysis.gates import FailedGate
     from hpcq.analysis.pairing import Compared, Pairing
-    from hpcq.analysis.standing import Standing
+    from hpcq.analysis.standing import ClusterCause, Standing
     from hpcq.store.history import MetricRow, SeriesRow
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
@@ -58,18 +59,19 @@ def compare(  # noqa: PLR0917 - Click passes by name
     """Compare two runs or stretches, pair by pair and parameter by parameter; B is judged against A.
 
     A and B are runs, campaigns (their last run), baseline:NAME, or stretches of time. What was measured in A and only fails
-    in B is `gone`. What the nights until B say (`told:`, as in `hpcq regressions`) stands above the table; a test that is
-    worse by fewer than three jobs on a side is unclear where these nights say nothing of it. The first line says how much was
-    judged. Exit code 3 when something got worse, is gone or is told, 4 when too little was measured to tell: nothing in both,
-    something unclear, or something that B planned and did not measure; also when A and B are the same results. Flaws of nodes
-    that the evidence shows in B and not in A come first.
+    in B is `gone`. What the nights until B say, and gates that B fails (`told:` and `failed:`, as in `hpcq regressions`),
+    stand above the table; a test that is worse by fewer than three jobs on a side is unclear where these nights say nothing of
+    it. The first line says how much was judged. Exit code 3 when something got worse, is gone or is told, 4 when too little
+    was measured to tell: nothing in both, something unclear, or something that B planned and did not measure; also when A and
+    B are the same results. Flaws of nodes that the evidence shows in B and not in A come first.
 
     \b
     Example: hpcq compare baseline:good latest
              hpcq compare 90d..30d 30d --kernel tcp_stream
     """
+    from hpcq.analysis.gates import failed_gates
     from hpcq.analysis.pairing import compare_windows
-    from hpcq.analysis.standing import standings, touching
+    from hpcq.analysis.standing import bounds_of, standings, touching
     from hpcq.store.database import reading
     from hpcq.store.read.evidence_queries import new_flaws
     from hpcq.store.selection import window
@@ -82,17 +84,20 @@ def compare(  # noqa: PLR0917 - Click passes by name
         ends = {(row.cluster, row.client, row.server) for row in found}
         known = () if wanted.facts else standings(connection, {row.cluster for row in found}, b, wanted.metric)
         told = [one for one in touching(known, ends) if one.is_told]
+        ids = {row.series_id for row in found}
+        failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))
+        failed = [one for one in failed if one.series_id in ids]
         nodes = {(row.cluster, one) for row in found for one in nodes_of(row.client, row.server)}
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.
-        compared, told = replace(compared, both=(), only_a=(), only_b=(), missing=()), []
+        compared, told, failed = replace(compared, both=(), only_a=(), only_b=(), missing=()), [], []
     by_cluster = {one.cluster: one for one in known}
     compared = replace(compared, both=tuple(_beside_nights(one, by_cluster) for one in compared.both))
     rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
     tally = _tally(compared)
-    code = Exit.DEGRADED if told else tally.exit_code
+    code = Exit.DEGRADED if told or failed else tally.exit_code
     if as_json:
         only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
         print_json(
@@ -101,6 +106,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
                 "b": b,
                 "judged": tally.to_json(),
                 "causes": [one.to_json() for one in told],
+                "failed_gates": [one.to_json() for one in failed],
                 "flaws": flaws,
                 "pairs": rows,
                 **only_in,
@@ -118,16 +124,21 @@ def compare(  # noqa: PLR0917 - Click passes by name
     if not rows:
         nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
         print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
-        for cause in told:
-            print_words(f"in B {cause.words}")
+        _print_told(told, failed)
         return code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
     print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
-    for cause in told:
-        print_words(f"in B {cause.words}")
+    _print_told(told, failed)
     print_flaws(flaws)
     print_rows(shown, _COMPARED, empty="no pair differs")
     return code
+
+
+def _print_told(told: Iterable[ClusterCause], failed: Sequence[FailedGate]) -> None:
+    from hpcq.analysis.gates import failed_lines
+
+    for line in (*(one.words for one in told), *failed_lines(failed)):
+        print_words(f"in B {line}")
 
 
 def _are_the_same(a: Window, b: Window) -> bool:

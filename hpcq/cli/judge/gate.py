@@ -16,6 +16,7 @@ from hpcq.errors import Exit, UserError
 from hpcq.gate_kinds.registry import read_against, written_kinds
 
 if TYPE_CHECKING:
+    from hpcq.analysis.standing import ClusterCause
     from hpcq.store.history import MetricRow, SeriesRow
     from hpcq.store.selection import Selection
     from hpcq.verdict.proposing import Proposal
@@ -50,22 +51,28 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
 
     The rate is that of a pair's median in one job. To check it, hpcq makes the bound without each series in turn and counts
-    how often that series breaks it. A test with fewer than 30 points gets no bound, and is named. Exit code 4 when a test has
-    too few points, or when there is none at all.
+    how often that series breaks it. What touches something that
+    `hpcq regressions` tells of is left out, and named. A test with fewer than 30 points gets no bound, and is named. Exit code
+    4 when a test has too few points, or when there is none at all.
 
     \b
     Example: hpcq gate propose --since 90d --against peers --false-alarm-ratio 0.01
     """
+    from hpcq.analysis.standing import told_in
     from hpcq.store.database import reading
     from hpcq.store.selection import window
 
     with reading(database) as connection:
         rows, metrics = chosen(connection, wanted)
         stretch_of = window(connection, since)
+        bad = told_in(connection, {row.cluster for row in rows}, since, wanted.metric)
+        rows = [row for row in rows if not any(_touches(one, row) for one in bad)]
         if against is None:
             tests = _tests(connection, rows, metrics, stretch_of, wanted.facts)
         else:
             tests = _shares(connection, rows, metrics, wanted, stretch_of, against)
+    for cause in bad:
+        print_words(f"left out: {cause.words}", err=True)
     proposals = [one for one in (_proposal(test, false_alarm_ratio) for test in tests) if one is not None]
     tally = _tally(tests, proposals, against)
     if as_json:
@@ -92,6 +99,10 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
             )
         click.echo(f"  - {json.dumps(one['gate'])}")
     return tally.exit_code
+
+
+def _touches(one: ClusterCause, row: SeriesRow) -> bool:
+    return row.cluster == one.cluster and one.concerns(row.client, row.server)
 
 
 Tested = tuple["SeriesRow", "MetricRow", list[Any]]

@@ -22,11 +22,13 @@ def health() -> None:
 def write(file: Path, cluster: str | None, database: Path) -> int:
     """Write the last verdict on each node to FILE, one line per node, in one step.
 
-    Put it where every node reads it, and call this after each acceptance: hpcq schedule add.
+    A node that `hpcq regressions` tells of is degraded there, unless an acceptance says worse. The checks keep out what
+    failed an acceptance only. Put it where every node reads it, and call this after each acceptance: hpcq schedule add.
 
     \b
     Example: hpcq health write health.txt --cluster alpha
     """
+    from hpcq.analysis.standing import standings, with_told
     from hpcq.cli.output import write_out
     from hpcq.exports.formats import health_text
     from hpcq.store.database import reading
@@ -41,7 +43,8 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
             found = f"{len(known)} clusters are in this database"
             raise UserError(f"--cluster: nothing given: {found}: name one", f"there are {', '.join(known) or 'none'}")
         name = cluster or known[0]
-        records, nodes = last_verdicts(connection, name), nodes_of_cluster(connection, name)
+        nodes = nodes_of_cluster(connection, name)
+        records = with_told(last_verdicts(connection, name), standings(connection, [name], "90d"))
     write_out([health_text(records, nodes, utc_now())], file, "FILE")
     click.echo(f"{file}: {len(nodes)} nodes of {name}", err=True)
     return Exit.OK

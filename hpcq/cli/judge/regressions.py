@@ -190,7 +190,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 
     Without --against it first judges the whole cluster, its groups, nodes and links, from the top down over all of their
     jobs. Lines that begin with `told:` keep to a budget of false mornings; those with `suspected:` need more nights and do
-    not count yet. Then come the series that got worse. Changes at the same moment that share a node, link, leaf or cluster
+    not count yet. A line that begins with `failed:` is a gate, or what a campaign expects, that its newest run fails. Then
+    come the series that got worse. Changes at the same moment that share a node, link, leaf or cluster
     are one block, with what differs since then. Without --against it searches each series for changes of its level since
     then; with it, it compares the stretch since then with another one. A series that was measured before and now only fails
     is `gone`. Exit code 3 when something got worse or is gone, 4 when nothing was judged, or a series is unclear, has too
@@ -202,8 +203,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.change import CLOSED, alarms, is_unclear, tally_of
     from hpcq.analysis.change_blocks import blocks_of
     from hpcq.analysis.changed import explained
+    from hpcq.analysis.gates import failed_gates, failed_lines
     from hpcq.analysis.recorded import known_states, record_changes
-    from hpcq.analysis.standing import beside_nights, standings, touching
+    from hpcq.analysis.standing import beside_nights, bounds_of, standings, touching
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
 
@@ -212,6 +214,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
         whole = against is None and not wanted.facts
         found = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if whole else ()
+        ids = {row.series_id for row in rows}
+        failed = failed_gates(connection, *bounds_of(connection, since)) if whole else []
+        failed = [one for one in failed if one.series_id in ids]
         beside = beside_nights(judged, rows, found)
         chosen_ones = [
             one for one in judged.changes if _is_told(one.level, everything) and (everything or id(one) not in beside.noise)
@@ -228,7 +233,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
     worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     counted = [one.changed for one in worse if id(one.changed) not in beside.noise]
-    tally = tally_of(judged, counted, unclear, beside.fine)
+    tally = tally_of(judged, counted, unclear, beside.fine, {one.series_id for one in failed})
     if as_json:
         counts = {name: getattr(judged, name) for name in _COUNTS}
         print_json(
@@ -239,6 +244,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
                 **counts,
                 "inconclusive": len(unclear),
                 "causes": [one.to_json() for one in causes],
+                "failed_gates": [one.to_json() for one in failed],
                 "blocks": [block_json(one) for one in blocks],
                 "changes": [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)],
             }
@@ -247,6 +253,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     print_words(_first_line(tally, told, judged, since, _exit_code(tally, causes)), err=True)
     for cause in causes:
         print_words(cause.words)
+    for line in failed_lines(failed):
+        print_words(line)
     shown = blocks if everything else blocks[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:

@@ -46,8 +46,8 @@ def export(  # noqa: PLR0917 - Click passes by name
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
     row per result and metric, and one row with its reason per result that is missing; parquet needs pyarrow. junit,
-    markdown and prometheus summarise: their exit code is 3 when a gate failed, 4 when something that was planned is not there
-    or a gate is inconclusive.
+    markdown and prometheus summarise: they hold the verdict of the run's page, and their exit code is 3 when something is
+    slow, broken or fails a gate, 4 when something that was planned is not there, or nothing judges the run.
 
     grafana and datasette describe the whole database. grafana: a dashboard to import; Grafana needs the plugin
     frser-sqlite-datasource with the path of the database. datasette: metadata with the meaning of each table and column, and

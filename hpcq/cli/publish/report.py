@@ -50,11 +50,12 @@ def report(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Write a page: one HTML file that needs nothing else. Of a run, or of a stretch of time, a node or a cluster.
 
-    The first line says how much of the run was judged. Exit code as of `hpcq results`: 3 when a gate failed, 4 when
-    something is missing or could not be judged. With --since, or an option that selects tests or
-    results, the page is of a stretch of time (default: 90d): it shows what got worse and what differs since, who is slow,
-    what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the last verdict on anything in the
-    ledger is not a pass.
+    The first line says how much of the run is there. Then comes the verdict that the page begins with, which is the exit
+    code: 3 when something is slow,
+    broken or fails a gate, 4 when something is missing, or nothing judges the run. With --since, or an option that selects
+    tests or results, the page is of a stretch of time (default: 90d): it shows what got worse and what differs since, who is
+    slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the last verdict on anything in
+    the ledger is not a pass.
 
     --site writes one page for each cluster, run, node and change of the last 90 days, and an index, with links between them.
     Call it after each run: it writes again only what changed. Exit code as of the worst cluster's page.
@@ -85,17 +86,22 @@ def report(  # noqa: PLR0917 - Click passes by name
     run, default = _run_and_page(run, database, runs_folder)
     place = path or default
     try:
-        written = write_report(database, run, place)
+        verdict = write_report(database, run, place)
     except OSError as error:
         raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     with reading(database) as connection:
         judged = judge_selection(connection, Selection(run=run))
     if as_json:
-        print_json({"run": run, "report": str(written.absolute()), "judged": judged.to_json()})
+        reasons = [one.words for one in verdict.reasons]
+        said = {"verdict": verdict.verdict.value, "judged_by": verdict.judged_by, "reasons": reasons}
+        print_json({"run": run, "report": str(place.absolute()), **said, "judged": judged.to_json()})
     else:
         print_words(judged.first_line, err=True)
-        click.echo(str(written))
-    return judged.exit_code
+        print_words(f"{verdict.word}: {verdict.judged_by or 'nothing judges this run'}", err=True)
+        for one in verdict.reasons:
+            print_words(f"  {one.words}", err=True)
+        click.echo(str(place))
+    return verdict.exit_code
 
 
 def _stretch(database: Path, since: str, wanted: Selection, path: Path | None, *, as_json: bool) -> int:

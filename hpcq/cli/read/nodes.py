@@ -177,7 +177,8 @@ def _one_node(database: Path, name: str, since: str, wanted: Selection, *, every
 def _list_nodes(  # noqa: PLR0917 - the options of the list
     database: Path, wanted: Selection, since: str, age: str | None, sort: str, limit: int | None, *, as_json: bool
 ) -> int:
-    from hpcq.analysis.standing import standings
+    from hpcq.analysis.gates import BELOW_GATE, below_gates, failed_gates
+    from hpcq.analysis.standing import bounds_of, standings
     from hpcq.store.database import reading
     from hpcq.store.query import check_known
     from hpcq.store.read.nodes import node_rows
@@ -190,8 +191,10 @@ def _list_nodes(  # noqa: PLR0917 - the options of the list
         before = None if age is None else _moment_before(connection, age)
         rows = [asdict(one) for one in node_rows(connection, replace(wanted, window=stretch(connection, since)))]
         where = {one.cluster: one for one in standings(connection, {row["cluster"] for row in rows}, since, wanted.metric)}
+        below = below_gates(failed_gates(connection, *bounds_of(connection, since)), connection)
     for row in rows:
         word, cause = where[row["cluster"]].of_node(row["node"]) if row["cluster"] in where else ("not measured", None)
+        word = BELOW_GATE if word != "told" and (row["cluster"], row["node"]) in below else word
         row |= {"judged": word, "judged_ratio": None if cause is None else cause.ratio}
     found = [one for one in rows if before is None or (one["last_measured_utc"] or "") < before]
     found.sort(key=_order(sort))
@@ -208,6 +211,7 @@ def _list_nodes(  # noqa: PLR0917 - the options of the list
 
 
 def _verdicts(database: Path, cluster: str | None, node: str | None, *, each: bool, judging: bool, as_json: bool) -> int:
+    from hpcq.analysis.standing import standings, with_told
     from hpcq.store.database import reading
     from hpcq.store.ledger import last_verdicts
     from hpcq.verdict.record import Thing
@@ -215,7 +219,11 @@ def _verdicts(database: Path, cluster: str | None, node: str | None, *, each: bo
 
     with reading(database) as connection:
         rows = last_verdicts(connection, cluster, node, each=each)
-        now = rows if not each else last_verdicts(connection, cluster, node)
+        now = last_verdicts(connection, cluster, node) if each else rows
+        if judging and rows:
+            now = with_told(now, standings(connection, {one.cluster for one in now}, "90d"))
+            now = [one for one in now if node is None or node in one.nodes or one.name == node]
+            rows = rows if each else now
     print_rows(rows, _VERDICTS, as_json=as_json, empty="no verdict: hpcq accept gives them")
     counted = [one for one in now if node is None or one.kind is not Thing.COLLECTIVE]
     return Tally.of(one.verdict for one in counted).exit_code if judging else Exit.OK
@@ -226,8 +234,9 @@ _EMPTY = "no node: nothing was measured yet"
 
 def _told(connection: Connection, story: NodeStory, selection: Selection, since: str) -> dict[str, list[str]]:
     """What explains and what is wrong: flaws that the evidence shows, tests that only fail, tests of several nodes."""
+    from hpcq.analysis.gates import failed_gates, failed_lines
     from hpcq.analysis.series_outcomes import lost_in
-    from hpcq.analysis.standing import standings
+    from hpcq.analysis.standing import bounds_of, standings
     from hpcq.nodelist import names_several
     from hpcq.store.history import select
     from hpcq.store.read.evidence_queries import new_flaws
@@ -244,7 +253,13 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
         together = list(of_sets(connection, replace(selection, cluster=story.cluster, node=story.node), since))
     found = next(iter(standings(connection, [story.cluster], since)), None)
     touching = [] if found is None else [one for one in found.causes if one.thing == "night" or story.node in one.names]
-    judged = [one.words for one in touching] or ["no value of it yet" if found is None else found.of_node(story.node)[0]]
+    failed = [
+        one
+        for one in failed_gates(connection, *bounds_of(connection, since))
+        if one.verdict.series.cluster == story.cluster and story.node in (one.verdict.series.client, one.verdict.series.server)
+    ]
+    judged = [*(one.words for one in touching), *failed_lines(failed)]
+    judged = judged or ["no value of it yet" if found is None else found.of_node(story.node)[0]]
     return {"judged": judged, "flaws": [one.words for one in flaws], "failing": failing, "together": together}
 
 

@@ -79,8 +79,8 @@ def runs(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
 
-    The verdict is that of the campaign's gates: inconclusive while something is missing, not judged without gates. The page
-    of a run (`hpcq report RUN`) also asks history and the ledger. Runs of kind import come from `hpcq import`.
+    The verdict is that of the run's page (`hpcq report RUN`), as of that run: its gates, what the nights tell, acceptances,
+    and what is missing; not judged where nothing can judge it. Runs of kind import come from `hpcq import`.
 
     --cost: an allocation costs its nodes times the time from its start to its end. The account is the one that the cluster's
     file named at that time; it is empty where your default account paid.
@@ -93,7 +93,7 @@ def runs(  # noqa: PLR0917 - Click passes by name
     refuse_beside(view, _USED[view])
     if cost:
         return _cost(database, since or "365d", wanted.cluster, campaign, as_json=as_json)
-    from hpcq.analysis.gates import with_verdicts
+    from hpcq.analysis.run_verdict import with_verdicts
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
     from hpcq.store.query import check_known

@@ -278,7 +278,8 @@ def _database(path: Path) -> Iterator[Checkup]:
 
 def _judgement(path: Path) -> Iterator[Checkup]:
     """What a person is told of the machines: worth knowing here, and no fault of the installation."""
-    from hpcq.analysis.standing import standings
+    from hpcq.analysis.gates import failed_gates, failed_lines
+    from hpcq.analysis.standing import bounds_of, standings
     from hpcq.store.database import reading
     from hpcq.store.query import names
 
@@ -286,10 +287,14 @@ def _judgement(path: Path) -> Iterator[Checkup]:
         return
     with reading(path) as connection:
         found = standings(connection, names(connection, "cluster"), "90d")
+        failed = failed_gates(connection, *bounds_of(connection, "90d"))
     for one in found:
         for cause in one.causes:
             yield Checkup("judgement", one.cluster, "note", cause.words, "hpcq regressions" if cause.is_told else "")
-        if not one.causes:
+        here = [gate for gate in failed if gate.verdict.series.cluster == one.cluster]
+        for line in failed_lines(here):
+            yield Checkup("judgement", one.cluster, "note", line, f"hpcq results {here[0].run}")
+        if not one.causes and not here:
             yield Checkup("judgement", one.cluster, "ok", f"nothing is told or suspected as of {one.newest_run}")
 
 

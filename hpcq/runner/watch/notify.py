@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcq.errors import HpcqError, UserError
+from hpcq.errors import HpcqError
 from hpcq.run_folder.paths import write_json
 from hpcq.store.database import Connection, reading
 from hpcq.transport import run_here
@@ -22,7 +22,7 @@ from hpcq.units import count_of, utc_now
 from hpcq.verdict import Verdict
 
 if TYPE_CHECKING:
-    from hpcq.verdict import GateVerdict
+    pass
 
 #: A command that hangs must not keep a schedule from its next start.
 TIMEOUT_S = 300.0
@@ -102,11 +102,10 @@ def _verdicts(connection: Connection) -> Iterator[Notice]:
 
     told = {one.key: one for one in _causes(connection)}
     for one in last_verdicts(connection):
-        if one.verdict in {Verdict.FAILED, Verdict.DEGRADED}:
-            told.pop("/".join((one.kind.value, one.cluster, one.name)), None)
-    for one in last_verdicts(connection):
-        if "/".join((one.kind.value, one.cluster, one.name)) in told:
+        key = "/".join((one.kind.value, one.cluster, one.name))
+        if key in told and one.verdict not in {Verdict.FAILED, Verdict.DEGRADED}:
             continue
+        told.pop(key, None)
         yield Notice(one.kind.value, one.cluster, one.name, one.verdict.value, one.reason, one.decided_utc, one.run)
     yield from told.values()
     for campaign, run in last_runs(connection).items():
@@ -135,18 +134,11 @@ def _ended(key: str) -> Notice:
 
 def _of_run(connection: Connection, campaign: str, run: str) -> Notice:
     """The verdict that the page of a run begins with."""
-    from hpcq.analysis.gates import judge_run
-    from hpcq.reports.run_verdict import run_verdict
+    from hpcq.analysis.run_verdict import verdict_of_run
     from hpcq.store import query
 
     runs = query.runs(connection, run)
-    unread = ""
-    gates: Sequence[GateVerdict] = ()
-    try:
-        gates = judge_run(connection, run)
-    except UserError as error:
-        unread = f"The gates were not judged: {error.message}"
-    found = run_verdict(connection, run, runs, gates, unread)
+    found = verdict_of_run(connection, run)
     reason = "; ".join(one.words for one in found.reasons) or found.judged_by or "nothing judges this run"
     return Notice(_CAMPAIGN, "", campaign, found.verdict.value, reason, runs[0].created_utc, run)
 

@@ -1,4 +1,5 @@
-"""The first thing that the page of a run says: is anything slow, broken or missing, by all that judges.
+"""The verdict of a run, which its page begins with, and which `runs`, `export` and `notify` repeat: by all
+that judges, is anything slow, broken or missing?
 
     what became of every test   a test that ran and never gave a valid result: worse than any value
     the campaign's gates        failed, inconclusive
@@ -14,21 +15,24 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hpcq import units
 from hpcq.analysis.change import Changed
+from hpcq.analysis.gates import judge_run
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
-from hpcq.analysis.standing import standings, touching
+from hpcq.analysis.standing import DOUBTFUL_RATIO, Standing, beside_nights, standing_after, standings, touching
+from hpcq.errors import Exit, UserError
 from hpcq.judge.causes import State
 from hpcq.nodelist import natural
-from hpcq.reports.plots import percent
+from hpcq.store import query
 from hpcq.store.database import Connection
 from hpcq.store.query import RunRow, repeated_series
 from hpcq.store.selection import Selection, Window, run_ids
 from hpcq.verdict import GateVerdict, Verdict
-from hpcq.verdict.record import Thing
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Tally
 
 #: Days of history before the run that a search reads. Changes older than the second number are left to `hpcq history`.
@@ -53,7 +57,7 @@ class RunVerdict:
     """The verdict on the whole run. judged_by: what was able to judge it, in words; empty if nothing was.
 
     suspected: what the judge (hpcq/analysis/standing.py) suspects and does not tell yet, and what came of suspects that were
-    measured again; it decides nothing.
+    measured again. What is suspected of a tenth or more lets no run pass.
     """
 
     verdict: Verdict
@@ -66,23 +70,62 @@ class RunVerdict:
         """The word in large letters: the verdict, or that nothing judges this run."""
         return self.verdict.shown if self.judged_by or self.verdict is not Verdict.INCONCLUSIVE else "NOT JUDGED"
 
+    @property
+    def exit_code(self) -> Exit:
+        """3 where something is slow or broken, 4 where something is missing or nothing judges the run, else 0."""
+        return Tally.of([self.verdict]).exit_code
+
+
+def verdict_of_run(
+    database: Connection, run: str, *, cluster: str | None = None, standing: Standing | None = None, brief: bool = False
+) -> RunVerdict:
+    """The same, with the gates that its campaign has. Raises UserError if the run is not there."""
+    unread = ""
+    gates: Sequence[GateVerdict] = ()
+    try:
+        gates = judge_run(database, run)
+    except UserError as error:
+        unread = f"The gates were not judged: {error.message}"
+    runs = [one for one in query.runs(database, run) if cluster in {None, one.cluster}]
+    here = [one for one in gates if cluster in {None, one.series.cluster}]
+    return run_verdict(database, run, runs, here, unread, cluster=cluster, standing=standing, brief=brief)
+
 
 def run_verdict(
-    database: Connection, run: str, runs: Sequence[RunRow], gates: Sequence[GateVerdict], unread: str = ""
+    database: Connection,
+    run: str,
+    runs: Sequence[RunRow],
+    gates: Sequence[GateVerdict],
+    unread: str = "",
+    *,
+    cluster: str | None = None,
+    standing: Standing | None = None,
+    brief: bool = False,
 ) -> RunVerdict:
     """Everything that judges this run, put together; the worst word holds.
 
-    unread: why the campaign's gates could not be judged; gates that nobody judged never let a run pass.
+    unread: why the campaign's gates could not be judged; gates that nobody judged never let a run pass. cluster: only what
+    it has of the run. standing: what the judge said after the run, if it was asked already. brief: series that the judge
+    speaks for are not searched one by one; the verdict is the same, with fewer words.
     """
-    outcomes = outcomes_in(database, [run_ids(database)[run]])
-    history = _History(database, runs[0], outcomes)
-    changes, judged_count, declared = _changes(database, history, _beside_work(outcomes))
-    told, suspected = _standing(database, run, outcomes, declared)
-    nodes = _ledger(database, outcomes)
+    outcomes = outcomes_in(database, [run_ids(database)[run]], cluster=cluster)
+    pairs = {(one.cluster, one.client, one.server) for one in outcomes}
+    found = (standing,) if standing is not None else standings(database, {place for place, _, _ in pairs}, run)
+    history = _History(database, runs[0], outcomes, found, brief=brief)
+    changes, judged_ids, declared = _changes(database, history, _beside_work(outcomes), found)
+    judged_ids |= {one.series_id for one in outcomes for each in found if one.series_id in each.judged_series}
+    causes = touching(found, pairs, declared)
+    told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
+    looks = [look.line for one in found for look in one.second_looks if look.state != State.TOLD]
+    suspected = (*(one.words for one in causes if not one.is_told), *looks)
+    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in causes if not one.is_told and one.ratio <= DOUBTFUL_RATIO]
+    accepted = _accepted(database, runs[0], cluster)
+    nodes = _ledger(accepted, outcomes)
     reasons = [*_gone(outcomes, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
         reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
-    judged_by = _judged_by(gates, judged_count, len(outcomes))
+    own = [one for one in accepted if one.run == run]
+    judged_by = _judged_by(gates, own, len(judged_ids), len(outcomes))
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
         return RunVerdict(worst[0], judged_by, tuple(reasons), suspected)
@@ -90,22 +133,35 @@ def run_verdict(
     return RunVerdict(Verdict.PASS if passed else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected)
 
 
-def _standing(
-    database: Connection, run: str, outcomes: Sequence[SeriesOutcome], declared: Sequence[tuple[Changed, str | None]]
-) -> tuple[list[Reason], tuple[str, ...]]:
-    """What `regressions --since RUN` tells and suspects of the things that this run measured."""
-    pairs = {(one.cluster, one.client, one.server) for one in outcomes}
-    found = standings(database, {cluster for cluster, _, _ in pairs}, run)
-    causes = touching(found, pairs, declared)
-    told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
-    looks = [look.line for one in found for look in one.second_looks if look.state != State.TOLD]
-    return told, (*(one.words for one in causes if not one.is_told), *looks)
+#: The word for a run where everything is there and nothing judges it.
+NOT_JUDGED = "not_judged"
 
 
-def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: int) -> str:
+def with_verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `hpcq.store.free_query.runs`, each with `coverage_ratio` and `verdict`: that of its page, of its cluster."""
+    stood: dict[str, dict[str, Standing]] = {}
+    for cluster in {str(row["cluster"]) for row in rows}:
+        created = {str(row["run"]): str(row["created_utc"]) for row in rows if row["cluster"] == cluster}
+        stood[cluster] = standing_after(database, cluster, created)
+    found = []
+    for row in rows:
+        planned, measured = row["planned_count"], row["measured_count"]
+        standing = stood[row["cluster"]].get(row["run"])
+        one = verdict_of_run(database, row["run"], cluster=row["cluster"], standing=standing, brief=True)
+        word = str(one.verdict) if one.word != "NOT JUDGED" or one.reasons else NOT_JUDGED
+        if one.verdict is Verdict.INCONCLUSIVE and not measured:
+            word = str(Verdict.NOT_COVERED)
+        found.append({**row, "coverage_ratio": measured / planned if planned else None, "verdict": word})
+    return found
+
+
+def _judged_by(gates: Sequence[GateVerdict], accepted: Sequence[VerdictRecord], judged_count: int, series_count: int) -> str:
     words = []
     if gates:
         words.append(Tally.of(one.verdict for one in gates).first_line("gate"))
+    nodes = [one for one in accepted if one.kind is Thing.NODE]
+    if nodes:
+        words.append(f"acceptance: {Tally.of(one.verdict for one in nodes).first_line('node')}")
     if judged_count:
         words.append(f"{judged_count} of {series_count} series have a history long enough to compare with")
     return "; ".join(words)
@@ -114,10 +170,13 @@ def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: in
 class _History:
     """The series of a run, as far as hpcq looks back from it. gone: those that were measured and have only failed since.
 
-    declared: those of them that a person called expected or false.
+    declared: those of them that a person called expected or false. brief: those that are as fine as their nodes, or told
+    with them, are left out.
     """
 
-    def __init__(self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome]) -> None:
+    def __init__(
+        self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome], found: Sequence[Standing], *, brief: bool
+    ) -> None:
         from hpcq.analysis.gone import gone_since
         from hpcq.analysis.recorded import known_states
         from hpcq.store.history import metrics_of, select
@@ -125,19 +184,33 @@ class _History:
 
         began = units.parse_utc(run.created_utc)
         last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default="") or run.created_utc
+        settled = _settled(outcomes, found) if brief else set()
         # The others have no history to compare with, and a value now: a survey has a hundred thousand of them.
-        known = repeated_series(database, run.run, JUDGED_POINTS_MIN)
+        known = {one.series_id for one in outcomes} - settled
+        known &= repeated_series(database, run.run, JUDGED_POINTS_MIN) if known else known
         known |= {one.series_id for one in outcomes if one.measured_count == 0}
-        self.rows = select(database, Selection(), known)
+        self.rows = select(database, Selection(), known) if known else []
         self.metrics = metrics_of(database, None)
         self.window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
         self.since_utc = _text(began - dt.timedelta(days=_CHANGED_DAYS))
         judged = [row for row in self.rows if row.kernel in self.metrics]
         stretch, ever = replace(self.window, from_utc=self.since_utc), replace(self.window, from_utc=None)
-        found = gone_since(database, judged, self.metrics, stretch, ever)
-        states = known_states(database, found)
-        self.gone = {one.row.series_id: one for one, state in zip(found, states, strict=True) if state not in _NO_ALARM}
-        self.declared = {one.row.series_id for one in found} - self.gone.keys()
+        lost = gone_since(database, judged, self.metrics, stretch, ever) if judged else []
+        states = known_states(database, lost)
+        self.gone = {one.row.series_id: one for one, state in zip(lost, states, strict=True) if state not in _NO_ALARM}
+        self.declared = {one.row.series_id for one in lost} - self.gone.keys()
+
+
+def _settled(outcomes: Iterable[SeriesOutcome], found: Iterable[Standing]) -> set[int]:
+    """Series of which their cluster's standing says all: judged with their nodes, and none of these suspected."""
+    by_cluster = {one.cluster: one for one in found}
+    return {
+        one.series_id
+        for one in outcomes
+        if (standing := by_cluster.get(one.cluster)) is not None
+        and one.series_id in standing.judged_series
+        and standing.says_of(one.client, one.server) != State.SUSPECTED
+    }
 
 
 def _gone(outcomes: Iterable[SeriesOutcome], history: _History) -> Iterator[Reason]:
@@ -212,10 +285,10 @@ def _beside_work(outcomes: Iterable[SeriesOutcome]) -> set[int]:
 
 
 def _changes(
-    database: Connection, history: _History, beside_work: set[int]
-) -> tuple[list[Reason], int, list[tuple[Changed, str | None]]]:
-    """Series of this run whose level is worse; how many series have enough history to be searched; all changes but those
-    for the better, each with what a person said of it.
+    database: Connection, history: _History, beside_work: set[int], found: Sequence[Standing]
+) -> tuple[list[Reason], set[int], list[tuple[Changed, str | None]]]:
+    """Series of this run whose level is worse; which have enough history to be searched; all changes but those for the
+    better, each with what a person said of it. What the nights of their nodes speak against is no reason.
 
     beside_work: this run's values of them count for nothing.
     """
@@ -225,24 +298,27 @@ def _changes(
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
     rows, metrics, window = history.rows, history.metrics, history.window
-    judged = [one for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
-    known = {one.series_id for one in judged}
+    if not rows:
+        return [], set(), []
+    known = {one.series_id for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN}
     compared = [row for row in rows if row.series_id in known]
     left_out = len(known & beside_work)
     words = f"{_count(left_out, 'series')} with a history, measured this time only beside other work: measure again"
     unclear = [Reason(Verdict.INCONCLUSIVE, words, left_out)] if left_out else []
-    found = searched(database, compared, metrics, history.since_utc, window).changes
-    sure = [one for one in found if one.level.sure and one.level.direction not in {"same", "better"}]
+    judged = searched(database, compared, metrics, history.since_utc, window)
+    beside = beside_nights(judged, compared, found)
+    sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
     declared = list(zip(sure, known_states(database, sure), strict=True))
     told = [(one, state) for one, state in declared if one.level.direction == "worse" and not one.level.came_back]
-    worse = [one for one, state in told if state not in _NO_ALARM]
+    worse = [one for one, state in told if state not in _NO_ALARM and id(one) not in beside.noise]
+    judged_ids = known - beside_work
     if not worse:
-        return unclear, len(judged) - left_out, declared
+        return unclear, judged_ids, declared
     worst = max(worse, key=lambda one: abs((one.level.ratio or 1.0) - 1.0))
     ends = Counter(f"{one.row.cluster}: {end}" for one in worse for end in {one.row.client, one.row.server})
     node, count = ends.most_common(1)[0]
     shared = f", {count} of them with {node}" if count > 1 else ""
-    change = percent((worst.level.ratio or 1.0) - 1.0) if worst.level.ratio is not None else "changed"
+    change = f"{100 * (worst.level.ratio - 1):+.0f} %" if worst.level.ratio is not None else "changed"
     words = (
         f"{_count(len(worse), 'series')} got worse and stayed so{shared}; the furthest is"
         f" {worst.row.label} {change} since {worst.at_utc[:16].replace('T', ' ')} UTC"
@@ -250,24 +326,31 @@ def _changes(
     differs = explained(database, worst).words
     if differs:
         words += f"; what differs since then: {differs}"
-    return [Reason(Verdict.DEGRADED, words, len(worse)), *unclear], len(judged) - left_out, declared
+    return [Reason(Verdict.DEGRADED, words, len(worse)), *unclear], judged_ids, declared
 
 
-def _ledger(database: Connection, outcomes: Sequence[SeriesOutcome]) -> Iterator[Reason]:
-    """Nodes of this run whose last acceptance failed and that have not passed one since."""
+def _accepted(database: Connection, run: RunRow, cluster: str | None) -> list[VerdictRecord]:
+    """The last verdicts of acceptances as they stood after this run: what it decided itself, and what was decided before."""
     from hpcq.store.ledger import last_verdicts
 
+    known: dict[tuple[str, Thing, str], VerdictRecord] = {}
+    for one in last_verdicts(database, cluster, each=True):
+        if one.run == run.run or one.decided_utc <= run.created_utc:
+            known[one.cluster, one.kind, one.name] = one
+    return list(known.values())
+
+
+def _ledger(accepted: Iterable[VerdictRecord], outcomes: Iterable[SeriesOutcome]) -> Iterator[Reason]:
+    """Nodes of this run, and what they share, whose last acceptance failed and that have not passed one since."""
     nodes = {(one.cluster, end) for one in outcomes for end in (one.client, one.server)}
-    records = {(one.cluster, one.name): one for one in last_verdicts(database) if one.kind is Thing.NODE}
-    bad = [
-        f"{cluster}/{node}"
-        for cluster, node in sorted(nodes & records.keys(), key=lambda one: (one[0], natural(one[1])))
-        if records[cluster, node].verdict in {Verdict.FAILED, Verdict.DEGRADED}
-    ]
-    if bad:
-        named = ", ".join(bad[:_SHOWN])
-        words = f"{_count(len(bad), 'node')} did not pass the last acceptance: {named}"
-        yield Reason(Verdict.DEGRADED, words, len(bad))
+    here = nodes | {(cluster, cluster) for cluster, _ in nodes}
+    for verdict in (Verdict.FAILED, Verdict.DEGRADED):
+        bad = [one for one in accepted if one.verdict is verdict and (one.cluster, one.name) in here]
+        bad.sort(key=lambda one: (one.cluster, natural(one.name)))
+        if bad:
+            named = ", ".join(f"{one.cluster}/{one.name}" if one.kind is Thing.NODE else one.cluster for one in bad[:_SHOWN])
+            words = f"{_count(len(bad), 'node')} did not pass the last acceptance: {named}"
+            yield Reason(verdict, words, len(bad))
 
 
 def _count(count: int, noun: str) -> str:
