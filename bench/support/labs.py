@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.lab.lab_fixture import RunningLab
 
-_PROGRAM = [sys.executable, str(Path(__file__).resolve().parents[1] / "lab")]
+_PROGRAM = [sys.executable, str(Path(__file__).resolve().parents[2] / "lab")]
 
 
 @contextlib.contextmanager

@@ -297,6 +297,7 @@ class Campaign:
             cluster,
             partition=self.nodes.partition or cluster.partition,
             interface=interface_of(self.network, cluster.networks, cluster.interface, cluster.name, self.name),
+            interfaces=cluster.interfaces if self.network is None else {},
             reservation=None if making else self.nodes.reservation or cluster.reservation,
             make_reservation=making,
             reboot_within_s=self.nodes.reboot_within_s,
@@ -381,6 +382,8 @@ class Cluster:
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
     #: Interfaces of several networks, by name. `interface` is the one under test.
     networks: Mapping[str, str] = field(default_factory=dict)
+    #: Interfaces of nodes that differ, by a pattern of their features; the others have `interface`.
+    interfaces: Mapping[str, str] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
     #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.

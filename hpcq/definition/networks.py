@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hpcq.errors import UserError
@@ -43,6 +44,12 @@ def interface_of(network: str | None, networks: Mapping[str, str], otherwise: st
             "networks: {ib: ib0, eth: eth0}",
         )
     return networks[network]
+
+
+def interface_at(features: Iterable[str], by_feature: Mapping[str, str], otherwise: str) -> str:
+    """The interface of a node with these features: that of the first pattern in the cluster file that one of them fits."""
+    words = list(features)
+    return next((name for pattern, name in by_feature.items() if any(fnmatchcase(one, pattern) for one in words)), otherwise)
 
 
 def check_bind_device(document: Document) -> None:

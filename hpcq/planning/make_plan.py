@@ -25,6 +25,7 @@ from hpcq.definition.model import (
     of_set,
     running,
 )
+from hpcq.definition.networks import interface_at
 from hpcq.errors import UserError
 from hpcq.kernels import expected_s
 from hpcq.planning.pairs import Pair, by_fabric, lap_length, make_pairs
@@ -157,10 +158,12 @@ def make_plan(
     groups = _groups(campaign.pairs, names, nodes)
     refuse_without_groups(campaign, cluster, groups)
     refuse_many_pairs(campaign, cluster, len(names))
-    fabrics = _fabrics(names, nodes)
+    interface, interfaces = _interfaces(names, nodes, cluster)
+    fabrics = _fabrics(names, nodes, interfaces)
     pairs = [] if only_sets(campaign) else make_pairs(campaign.pairs, names, seed, groups, fabrics)
     tests, sets, short = node_sets(campaign.tests, names, campaign.budget_on(cluster).node_limit(len(names)), fabrics)
-    not_planned = [*_not_planned(campaign, cluster, names, excluded, fabrics), *short]
+    apart = _apart(fabrics, interfaces)
+    not_planned = [*_not_planned(campaign, cluster, names, excluded, apart), *short]
     if not pairs and not sets:
         raise no_pair(cluster, not_planned)
     work = _work(tests, pairs, sets)
@@ -169,7 +172,7 @@ def make_plan(
         run=run,
         campaign=campaign.name,
         cluster=cluster.name,
-        interface=cluster.interface,
+        interface=interface,
         networks=dict(cluster.networks),
         seed=seed,
         candidates=tuple(candidates),
@@ -187,7 +190,8 @@ def make_plan(
         evidence=campaign.evidence.value,
         groups=groups,
         fabrics=fabrics,
-        notes=_fabric_notes(fabrics),
+        interfaces=interfaces,
+        notes=_fabric_notes(fabrics, interfaces),
     )
     if allocation is not None:
         plan = allocation(plan)
@@ -239,9 +243,13 @@ def derive_walltime_s(tests: Sequence[Test], repetition_count: int) -> int:
 
 
 def _not_planned(
-    campaign: Campaign, cluster: Cluster, names: Sequence[str], excluded: Sequence[Excluded], fabrics: Mapping[str, str]
+    campaign: Campaign,
+    cluster: Cluster,
+    names: Sequence[str],
+    excluded: Sequence[Excluded],
+    apart: Callable[[Pair], str],
 ) -> list[NotPlanned]:
-    """The pairs that the campaign names, but whose nodes are not candidates, or in two fabrics."""
+    """The pairs that the campaign names, but whose nodes are not candidates, or cannot be in one job: apart says why."""
     usable = set(names)
     reasons = {one.node: one.reason for one in excluded}
     choice = campaign.pairs
@@ -251,27 +259,55 @@ def _not_planned(
     lost = []
     for pair in wanted:
         missing = [f"{node} {reasons.get(node, f'is not a node of {cluster.name}')}" for node in pair if node not in usable]
-        if not missing and fabrics and len(by_fabric(pair, fabrics)) > 1:
-            missing = [f"no switch joins {' and '.join(fabrics.get(node, 'none') for node in pair)}: no job can have both"]
+        missing = missing or [words for words in (apart(pair),) if words]
         if missing:
             lost.append(NotPlanned(*pair, reason="; ".join(missing)))
     return lost
 
 
-def _fabrics(names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:
-    """The fabric of each candidate, if they are in several."""
+def _interfaces(names: Sequence[str], nodes: Sequence[NodeState], cluster: Cluster) -> tuple[str, dict[str, str]]:
+    """The interface of the candidates, and of each of them if they differ."""
+    features = {one.node: one.features for one in nodes}
+    found = {name: interface_at(features.get(name, ()), cluster.interfaces, cluster.interface) for name in names}
+    several = set(found.values())
+    return (cluster.interface, found) if len(several) > 1 else (next(iter(several), cluster.interface), {})
+
+
+def _fabrics(names: Sequence[str], nodes: Sequence[NodeState], interfaces: Mapping[str, str]) -> dict[str, str]:
+    """What the candidates of one job must have in common: their fabric and interface, if they are of several."""
     known = {one.node: one.fabric for one in nodes if one.fabric is not None}
     found = {name: known[name] for name in names if name in known}
-    return found if len(by_fabric(names, found)) > 1 else {}
+    found = found if len(by_fabric(names, found)) > 1 else {}
+    if not interfaces:
+        return found
+    return {name: " ".join((*((found.get(name, "none"),) if found else ()), interfaces[name])) for name in names}
 
 
-def _fabric_notes(fabrics: Mapping[str, str]) -> tuple[str, ...]:
-    """What follows from several fabrics, in a sentence."""
+def _apart(fabrics: Mapping[str, str], interfaces: Mapping[str, str]) -> Callable[[Pair], str]:
+    """Why no job has both nodes of a pair; empty if one may."""
+
+    def words(pair: Pair) -> str:
+        one, other = pair
+        if not fabrics or len(by_fabric(pair, fabrics)) < 2:
+            return ""
+        if interfaces.get(one) != interfaces.get(other):
+            return f"{one} is measured over {interfaces[one]}, {other} over {interfaces[other]}: no test has both"
+        return f"no switch joins {' and '.join(fabrics.get(node, 'none') for node in pair)}: no job can have both"
+
+    return words
+
+
+def _fabric_notes(fabrics: Mapping[str, str], interfaces: Mapping[str, str]) -> tuple[str, ...]:
+    """What follows from several fabrics or interfaces, in a sentence."""
     members: dict[str, list[str]] = {}
     for node, fabric in fabrics.items():
         members.setdefault(fabric, []).append(node)
     named = "; ".join(f"{fabric}: {','.join(nodelist.fold(several))}" for fabric, several in members.items())
-    return (f"no switch joins the {len(members)} fabrics {named}: every job is within one",) if members else ()
+    if not members:
+        return ()
+    if interfaces:
+        return (f"nodes differ in their interface: {named}: every job is within one",)
+    return (f"no switch joins the {len(members)} fabrics {named}: every job is within one",)
 
 
 def _groups(choice: PairChoice, names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:

@@ -247,12 +247,18 @@ class Plan:
     node_set_count: int = 0
     #: Interfaces of the cluster's networks, by the names that its file gives them.
     networks: Mapping[str, str] = field(default_factory=dict)
-    #: The fabric of each candidate where the cluster has several: no job has nodes of two of them.
+    #: What a job's nodes must have in common, where they differ: the fabric of each candidate, and its interface.
     fabrics: Mapping[str, str] = field(default_factory=dict)
+    #: The interface of each candidate where nodes differ; the others have `interface`.
+    interfaces: Mapping[str, str] = field(default_factory=dict)
     #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
     decided_after: int = 0
     #: So many of the last `pairs`, behind the sets, measure suspects again in the same run.
     confirmation_count: int = 0
+
+    def interface_at(self, nodes: Sequence[str]) -> str:
+        """The interface that a job of these nodes measures: no job has nodes that differ in it."""
+        return self.interfaces.get(nodes[0], self.interface)
 
     @property
     def sets_begin(self) -> int:

@@ -22,6 +22,8 @@ OWN_RESERVATION = "hpcq-accept"
 OWN_MINUTES = 120
 #: The prefix of the reason of hpcq's own drains. Any other drain belongs to a person or another program.
 OWN_REASON = "hpcq accept:"
+#: The reason of a node that its scheduler does not hear, for each scheduler has other words of its own for it.
+SILENT = "does not answer"
 
 
 @dataclass(frozen=True, slots=True)

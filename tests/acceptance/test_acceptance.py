@@ -174,6 +174,14 @@ def test_partners_come_from_the_baseline_then_from_the_good() -> None:
     assert len({LEAF_OF[node] for pair in near for node in pair}) == 3, "and others of two more"
 
 
+@pytest.mark.promise("An acceptance pairs a node with nodes that may be in one job with it.")
+def test_partners_are_of_the_same_fabric() -> None:
+    apart = {node: "a" if node in EIGHT[:4] else "b" for node in EIGHT}
+    pairs = partners(["n3", "n6"], EIGHT, leaf_of=LEAF_OF, meetings=3, apart=apart)
+    assert {node for pair in pairs for node in pair} == set(EIGHT)
+    assert all(apart[one] == apart[other] for one, other in pairs)
+
+
 # -- the scheduler's words ---------------------------------------------------------------------------------------------
 
 NODE = (
@@ -203,6 +211,12 @@ def test_the_reason_of_a_drain_is_whole(reason: str, behind: str) -> None:
     line = NODE.splitlines()[0].replace("fan = loud, n01", reason) + behind
     found = read_nodes(line)["a-n01"]
     assert (found.reason, found.drained, found.partitions) == (reason, True, ("main", "debug"))
+
+
+def test_a_node_that_is_not_heard_is_said_to_be_that() -> None:
+    """As of a PBS, see tests/pbs/test_pbs_upkeep.py."""
+    line = "NodeName=a-n01 State=DOWN*+NOT_RESPONDING Reason=Not responding [slurm@2026-11-21T03:00:00]\n"
+    assert read_nodes(line)["a-n01"].reason == "does not answer"
 
 
 def test_reading_slurm() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,6 +112,19 @@ def test_two_fabrics_are_measured_each(lab: RunningLab, tmp_path: Path, more: st
     assert driven.outcomes() == ["completed"] * 2, driven.said
     assert driven.load()["measured_count"] == measured
     assert not [event for event in driven.events() if event["event"] in {"refused", "not_run"}]
+
+
+@pytest.mark.promise("Each job measures the interface that its nodes have: `interfaces` names it by feature.")
+def test_nodes_that_differ_are_measured_over_their_own_interfaces(lab: RunningLab, tmp_path: Path) -> None:
+    driven = Driven(tmp_path, lab, "alpha", "pairs: all", keys="\ninterfaces: {leaf2: mgmt0}\n")
+    driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"] * 2, driven.said
+    assert driven.load()["measured_count"] == 2
+    used = {}
+    for line in driven.run.path.glob("alpha/jobs/*/1/t1-r1.json"):
+        ends = json.loads(line.read_text())["evidence"]
+        used[ends["client"]["node"]] = {end["interface"] for end in ends.values()}
+    assert sorted(used.values(), key=str) == [{"eth0"}, {"mgmt0"}]
 
 
 def items_of(lab: RunningLab, tmp_path: Path, keys: str) -> dict[str, CheckedItem]:

@@ -95,3 +95,13 @@ def test_a_node_that_was_away_came_up_then_and_one_whose_job_ended_did_not(tmp_p
         seen = administration.look().nodes
         assert seen["pbn1"].started_utc is None
         assert (seen["pbn3"].started_utc or "")[:4] == time.strftime("%Y", time.gmtime())
+
+
+def test_a_node_that_is_not_heard_is_said_to_be_that(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"sleep_s": 0.0}, nodes={"pbn1": {"down": True, "comment": "node down: communication closed"}})
+        pbs.control(nodes={"pbn2": {"offline": True, "comment": "node 7 is down for repair"}})
+        administration = site(pbs).scheduler.administration()
+        assert administration is not None
+        reasons = {node: up.reason for node, up in administration.look().nodes.items() if up.reason}
+    assert reasons == {"pbn1": "does not answer", "pbn2": "node 7 is down for repair"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -160,3 +161,46 @@ def test_cluster_check_looks_at_every_network(files: Path) -> None:
     over_infiniband = _address("ib0", {"interface@ib0": "up(IPoIB) 10.0.0.1/24 "})
     assert over_infiniband.ok
     assert "RDMA is reached by MPI tests" in (over_infiniband.advice or "")
+
+
+DIFFER = "name: big\nscheduler: slurm\nwork_directory: /shared\ninterface: ib0\ninterfaces: {gpu*: ib1, old: eth0}\n"
+
+
+def planned(folder: Path, more: str, features: Sequence[str], cluster: str = DIFFER) -> Plan:
+    """A plan on nodes n1, n2, ... with one feature each."""
+    (folder / "big.yaml").write_text(cluster)
+    nodes = [NodeState(f"n{no}", NodeCondition.IDLE, "idle", features=(word,)) for no, word in enumerate(features, 1)]
+    read, _ = check_definitions(campaign(folder, more), [folder])
+    return make_plan(read, read.narrowed(read_cluster(folder / "big.yaml")), nodes, "both-1", 7)
+
+
+@pytest.mark.promise("Nodes whose interfaces differ are measured over their own, within their class; pairs across are named.")
+def test_nodes_that_differ_are_measured_over_their_own_interface(files: Path) -> None:
+    plan = planned(files, "", ["gpu8", "cpu", "gpu4", "cpu", "old"])
+    assert sorted(sorted(pair) for pair in plan.pairs) == [["n1", "n3"], ["n2", "n4"]]
+    assert [plan.interface_at(pair) for pair in (("n1", "n3"), ("n2", "n4"))] == ["ib1", "ib0"]
+    assert plan.notes == ("nodes differ in their interface: ib1: n[1,3]; ib0: n[2,4]; eth0: n5: every job is within one",)
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_a_pair_across_classes_says_why(files: Path) -> None:
+    text = (files / "both.yaml").write_text
+    (files / "big.yaml").write_text(DIFFER)
+    text(CAMPAIGN.replace("pairs: all", "pairs: {list: [[n1, n2], [n1, n3]]}"))
+    read, _ = check_definitions(files / "both.yaml", [files])
+    nodes = [
+        NodeState(f"n{no}", NodeCondition.IDLE, "idle", features=(word,)) for no, word in enumerate(("gpu", "cpu", "gpu"), 1)
+    ]
+    plan = make_plan(read, read.narrowed(read_cluster(files / "big.yaml")), nodes, "both-1", 7)
+    assert plan.pairs == (("n1", "n3"),)
+    assert [one.reason for one in plan.not_planned] == ["n1 is measured over ib1, n2 over ib0: no test has both"]
+
+
+def test_nodes_of_one_class_have_one_interface(files: Path) -> None:
+    plan = planned(files, "", ["gpu8", "gpu4", "gpu8"])
+    assert (plan.interface, plan.interfaces, plan.fabrics, len(plan.pairs)) == ("ib1", {}, {}, 3)
+
+
+def test_a_network_that_the_campaign_names_goes_before(files: Path) -> None:
+    plan = planned(files, "network: mgmt\n", ["gpu8", "cpu"], f"{DIFFER}networks: {{mgmt: eno1}}\n")
+    assert (plan.interface, plan.interfaces, len(plan.pairs)) == ("eno1", {}, 1)

@@ -276,6 +276,9 @@ class _ClusterFile(Section):
     networks: dict[Name, Annotated[str, AfterValidator(_interface)]] = Field(
         default={}, description="Interfaces of several networks, by the name that `network` of a campaign gives."
     )
+    interfaces: dict[Line, Annotated[str, AfterValidator(_interface)]] = Field(
+        default={}, description="Interfaces of nodes that differ, by a feature or a pattern: {gpu: ib1}. Others: interface."
+    )
     ports: Annotated[str, BeforeValidator(_ports)] | None = Field(
         default=None, description="Ports that are open between nodes, FIRST-LAST. Default: any."
     )
@@ -367,6 +370,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
         },
         interface=file.interface or next(iter(file.networks.values()), None) or description.default_interface or "",
         networks=dict(file.networks),
+        interfaces=dict(file.interfaces),
         ports=_port_range(file.ports),
         compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
         extra_directives=tuple(file.extra_directives),

@@ -25,6 +25,7 @@ from hpcq.definition.derive import collectives_of, with_pairs, with_reservation,
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
 from hpcq.definition.model import Cluster, Pattern
+from hpcq.definition.networks import interface_at
 from hpcq.errors import HpcqError, UserError
 from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, natural, nodes_of
@@ -663,6 +664,8 @@ class _Acceptor:
         self.runs: list[str] = []
         self.set_runs: list[str] = []
         self.wanted = collectives_of(order.campaign.read_text(encoding="utf-8"))
+        #: What nodes of one job must have in common: the fabric of each, and its interface.
+        self.apart: dict[str, str] = {}
 
     def ready(self, *, every_link: bool) -> _Ready:
         """Observe and choose. every_link: the campaign wants all pairs."""
@@ -670,6 +673,8 @@ class _Acceptor:
         seen = administration.look() if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
         self._observe(seen, list(states))
+        over = {node: interface_at(state.features, self.cluster.interfaces, "") for node, state in states.items()}
+        self.apart = {node: f"{seen.fabrics.get(node, '')} {over[node]}" for node in states}
         with reading(self.order.database) as database:
             known = ledger.nodes_of(database, self.name)
             reference = self.baseline
@@ -698,6 +703,7 @@ class _Acceptor:
                 leaf_of=groups,
                 every_link=every_link,
                 meetings=MEETINGS,
+                apart=self.apart,
             )
             settling = [pair for one in self.judging.standing for pair in pairs_across(one, choice.testable, room, good)]
             planned = dict.fromkeys([*pairs, *both_ways(settling)])
@@ -791,7 +797,7 @@ class _Acceptor:
         for _ in range(RETESTS_MAX):
             found = self.judging.measured(self.runs)
             verdicts = self._judged(choice, {}, found, final=False)
-            pairs = again(verdicts, room, counts=found.counts, leaf_of=self.judging.leaf_of)
+            pairs = again(verdicts, room, counts=found.counts, leaf_of=self.judging.leaf_of, apart=self.apart)
             if not pairs:
                 return
             self.say(f"{self.name}: measuring again: {_some(pairs)}")

@@ -10,7 +10,7 @@ from typing import Protocol
 from hpcq.errors import UserError
 from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair
-from hpcq.scheduler.administration import Reservation, Upkeep
+from hpcq.scheduler.administration import OWN_REASON, Reservation, Upkeep
 from hpcq.store.ledger import LedgerNode
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
@@ -82,7 +82,7 @@ def choose(
         inside = frozenset(node for node in usable.nodes if node in known and not _held(node, seen))
         room = inside | idle if usable.flex else inside
     testable = tuple(node for node in targets if node in room)
-    blocked = {node: _blocked(node, seen, idle) for node in targets if node not in testable}
+    blocked = {node: _blocked(known[node], seen, idle) for node in targets if node not in testable}
     return NodesToTest(targets, testable, room, blocked, usable.name if usable else None)
 
 
@@ -155,12 +155,16 @@ def _held(node: str, seen: Upkeep) -> bool:
     return up is not None and (up.drained or up.down)
 
 
-def _blocked(node: str, seen: Upkeep, idle: set[str]) -> str:
+def _blocked(state: LedgerNode, seen: Upkeep, idle: set[str]) -> str:
+    node = state.node
     up = seen.nodes.get(node)
     if up is not None and up.down:
         return f"down{': ' + up.reason if up.reason else ''}"
     if up is not None and up.drained:
-        return f"drained{': ' + up.reason if up.reason else ''}"
+        # Of hpcq's own reason some schedulers keep the beginning only.
+        whole = f"{OWN_REASON} {state.last.reason}" if state.last else ""
+        reason = whole if up.reason and whole.startswith(up.reason) else up.reason
+        return f"drained{': ' + reason if reason else ''}"
     held = next((one for one in seen.reservations if one.active and node in one.nodes), None)
     if held is not None:
         alone = ", alone there: it has no partner" if held.mine and not held.flex else ""
@@ -202,15 +206,17 @@ def partners(
     met: Collection[Pair] = (),
     every_link: bool = False,
     meetings: int = 0,
+    apart: Mapping[str, str] | None = None,
 ) -> list[Pair]:
     """Return pairs for these nodes, at least PARTNERS each.
 
     The pairs of the baseline come first, then good partners, then any available node. It wants all of a node's pairs in
     the baseline, up to PARTNERS_MAX. every_link: it also wants all pairs that the baseline lacks.
     room: available partners. baseline: pairs that have reference values. good: nodes that passed. met: pairs that have
-    already run and are not wanted again. meetings: how many more partners each node meets, in one direction only.
+    already run and are not wanted again. meetings: how many more partners each node meets, in one direction only. apart:
+    what the nodes of one job have in common where nodes differ, as their fabric.
     """
-    plan = _Plan(targets, room, baseline=baseline, good=good, leaf_of=leaf_of or {}, met=met)
+    plan = _Plan(targets, room, baseline=baseline, good=good, leaf_of=leaf_of or {}, met=met, apart=apart or {})
     for turn in range(PARTNERS_MAX):
         for node in sorted(targets, key=natural):
             plan.add(node, turn, every_link=every_link)
@@ -241,7 +247,14 @@ class Doubts(Protocol):
     def unsettled(self) -> tuple[Pair, ...]: ...
 
 
-def again(verdicts: Doubts, room: Collection[str], *, counts: Mapping[Pair, int], leaf_of: Mapping[str, str]) -> list[Pair]:
+def again(
+    verdicts: Doubts,
+    room: Collection[str],
+    *,
+    counts: Mapping[Pair, int],
+    leaf_of: Mapping[str, str],
+    apart: Mapping[str, str] | None = None,
+) -> list[Pair]:
     """Return what to run before hpcq reports anything. counts: in how many runs each pair was."""
     once = [pair for pair in (*verdicts.open, *verdicts.unsettled) if counts.get(pair, 0) < RUNS_ENOUGH]
     for pairs in verdicts.explained:
@@ -255,7 +268,7 @@ def again(verdicts: Doubts, room: Collection[str], *, counts: Mapping[Pair, int]
             mates = [one for one in room if one not in wanted and leaf_of.get(one) == leaf_of[node]]
             wanted += sorted(mates, key=natural)[:1]
     trusted = [node for node in verdicts.good if node in room]
-    fresh = partners(wanted, {*trusted, *wanted}, good=trusted, leaf_of=leaf_of, met=list(counts))
+    fresh = partners(wanted, {*trusted, *wanted}, good=trusted, leaf_of=leaf_of, met=list(counts), apart=apart)
     met = {end for pair in fresh for end in pair}
     lonely = {node for node in wanted if node not in met}  # nobody new is left to meet: the same pairs once more, both ways
     known = [pair for one in counts for pair in (one, one[::-1]) if lonely & {*pair} and {*pair} <= {*trusted, *wanted}]
@@ -310,7 +323,9 @@ class _Plan:
         good: Collection[str],
         leaf_of: Mapping[str, str],
         met: Collection[Pair],
+        apart: Mapping[str, str],
     ) -> None:
+        self.apart = apart
         self.targets = set(targets)
         self.known = {frozenset(pair) for pair in baseline}
         self.direction = {frozenset(pair): pair for pair in baseline}
@@ -354,7 +369,12 @@ class _Plan:
                 self._take(node, min(others, key=lambda other: self._cost(node, other)))
 
     def _free(self, node: str, others: Sequence[str]) -> list[str]:
-        return [one for one in others if one in self.place and one != node and frozenset((node, one)) not in self.taken]
+        mine = self.apart.get(node)
+        return [
+            one
+            for one in others
+            if one in self.place and one != node and self.apart.get(one) == mine and frozenset((node, one)) not in self.taken
+        ]
 
     def _candidates(self, node: str) -> list[str]:
         """Return all nodes; on a large machine, its partners in the baseline and some spread over the machine."""

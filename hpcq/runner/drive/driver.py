@@ -245,7 +245,8 @@ class Submitter:
     def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
         run = self._run
         for job in jobs:
-            write_any(job, run.account.site(run.queue.cluster), run.root, run.folder / job.folder)
+            site = replace(run.account.site(run.queue.cluster), interface=run.plan.interface_at(job.nodes))
+            write_any(job, site, run.root, run.folder / job.folder)
         wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job for job in jobs]}
         attempts: list[dict[str, Any]] = [
             {

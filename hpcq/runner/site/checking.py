@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Cluster
+from hpcq.definition.networks import interface_at
 from hpcq.errors import HpcqError, SchedulerError
 from hpcq.nodelist import natural
 from hpcq.own_folder import HINT, entering, secure
@@ -169,9 +170,13 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     if not told:
         return items
     items += [*_locks(told.get("lock", ""), held=holder.isdecimal()), *_caches(options, seen, cluster.filesystem_delay_s)]
+    items += [_address(one, told) for one in _interfaces_of(cluster, first.features if first else ())]
     items += _node(cluster, transport, scheduler, told)
     return items + [
-        _address(one, _told(other), other.node) for other in trials[1:] if other.text for one in _interfaces(cluster)
+        _address(one, _told(other), other.node)
+        for other in trials[1:]
+        if other.text
+        for one in _interfaces_of(cluster, other.features)
     ]
 
 
@@ -249,10 +254,11 @@ def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tup
     classes = _classes(scheduler.nodes())
     if not classes:
         return [CheckedItem("job", False, "no node is idle, so none was tried", "look again when one is")], []
-    nodes = list(classes.values())[:_CLASSES_MAX]
+    kinds, nodes = list(classes)[:_CLASSES_MAX], list(classes.values())[:_CLASSES_MAX]
     trials = [try_job(cluster, scheduler, root, nodes[:1], look)]
     if trials[0].started:
         trials += [try_job(cluster, scheduler, root, [node], look) for node in nodes[1:]]
+    trials = [replace(one, features=features) for one, features in zip(trials, kinds, strict=False)]
     failed = next((one for one in trials if not one.started), None)
     if failed is None:
         more = f"; {len(classes) - len(nodes)} more classes of nodes were not tried" if len(classes) > len(nodes) else ""
@@ -322,8 +328,13 @@ def _caches(options: str, seen: str, waits_s: float) -> list[CheckedItem]:
 
 
 def _interfaces(cluster: Cluster) -> list[str]:
-    """Return the interface under test, then those of the other networks."""
-    return list(dict.fromkeys((cluster.interface, *cluster.networks.values())))
+    """Return all interfaces that the cluster file names, the one under test first."""
+    return list(dict.fromkeys((cluster.interface, *cluster.networks.values(), *cluster.interfaces.values())))
+
+
+def _interfaces_of(cluster: Cluster, features: Sequence[str]) -> list[str]:
+    """Return those that a node with these features must have."""
+    return list(dict.fromkeys((interface_at(features, cluster.interfaces, cluster.interface), *cluster.networks.values())))
 
 
 def _address(interface: str, told: dict[str, str], node: str = "") -> CheckedItem:
@@ -339,8 +350,8 @@ def _address(interface: str, told: dict[str, str], node: str = "") -> CheckedIte
 
 
 def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:
-    """Check the node that ran the look: its interface under test, and whether it can run what the head builds."""
-    items = [_address(one, told) for one in _interfaces(cluster)]
+    """Check the node that ran the look: whether it can run what the head builds."""
+    items = list[CheckedItem]()
     head = dict(line.partition(" ")[::2] for line in transport.sh(_SYSTEM_LOOK).text.splitlines())
     same = head.get("machine") == told.get("machine")
     older = _version(told.get("libc", "")) < _version(head.get("libc", ""))
@@ -558,6 +569,7 @@ class Trial:
     words: str = ""
     form_is_wrong: bool = False
     text: str | None = None
+    features: tuple[str, ...] = ()
 
 
 def try_job(cluster: Cluster, scheduler: Scheduler, root: str, nodes: Sequence[str], look: str) -> Trial:

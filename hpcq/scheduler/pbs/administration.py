@@ -21,6 +21,7 @@ from hpcq import nodelist
 from hpcq.scheduler.administration import (
     OWN_MINUTES,
     OWN_RESERVATION,
+    SILENT,
     Administration,
     NodeUpkeep,
     Reservation,
@@ -209,6 +210,8 @@ def _begins_soon(one: PbsReservation, now: str) -> bool:
 
 
 _SIGN = "== hpcq =="
+#: Source: src/server/node_manager.c of OpenPBS, momptr_down().
+_NOT_HEARD = "node down: "
 #: A node passes only with two partners at least. Partners make so many nodes of one or two, of which one may be bad.
 _ENOUGH, _TOGETHER = 3, 4
 
@@ -343,9 +346,14 @@ def _node(host: str, parts: Sequence[Vnode]) -> NodeUpkeep:
         started_utc=_of_epoch(came_up_s(parts)),
         drained=bool(words & {"offline", "offline_by_mom"}),
         down=any(part.condition in {NodeCondition.DOWN, NodeCondition.POWERED_DOWN} for part in parts),
-        reason=next((part.comment for part in parts if part.comment), ""),
+        reason=next((_reason(part.comment) for part in parts if part.comment), ""),
         partitions=tuple(dict.fromkeys(part.queue for part in parts if part.queue)),
     )
+
+
+def _reason(comment: str) -> str:
+    """Return a comment; one that the server itself wrote of a node that it does not hear, in hpcq's words."""
+    return SILENT if comment.startswith(_NOT_HEARD) else comment
 
 
 def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str) -> Reservation | None:

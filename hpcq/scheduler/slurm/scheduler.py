@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hpcq import nodelist
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.administration import OWN_MINUTES, OWN_RESERVATION, Administration, NodeUpkeep, Reservation, Upkeep
+from hpcq.scheduler.administration import (
+    OWN_MINUTES,
+    OWN_RESERVATION,
+    SILENT,
+    Administration,
+    NodeUpkeep,
+    Reservation,
+    Upkeep,
+)
 from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Partition, Scheduler, SiteSurvey, node_classes
 from hpcq.scheduler.slurm.reading import (
     AWAY_WORDS,
@@ -564,6 +572,8 @@ _SIGN = "== hpcq =="
 #: Who gave a node's reason, and when: `[root@2026-11-21T03:00:00]`. The first one that ends the line or precedes a key.
 _STAMP = re.compile(r"\s*\[[^\s\[\]@]+@(?:\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)\](?=\s*$|\s+[A-Z]\w*=)")
 _BEHIND_REASON = re.compile(r"\s+(?:Comment|Extra|ResumeAfterTime|ReservationName|InstanceId|InstanceType)=")
+#: What the controller itself writes there.
+_NOT_HEARD = "Not responding"
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
 
 
@@ -677,7 +687,8 @@ def _reason(line: str) -> str:
     _, _, text = line.partition(" Reason=")
     stamped = _STAMP.search(text)
     found = text[: stamped.start()] if stamped else _BEHIND_REASON.split(text, maxsplit=1)[0]
-    return "" if found.strip() in {"(null)", "None"} else found.strip()
+    words = found.strip()
+    return "" if words in {"(null)", "None"} else SILENT if words == _NOT_HEARD else words
 
 
 def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
