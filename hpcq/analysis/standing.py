@@ -235,7 +235,8 @@ def _second_looks(database: Connection, cluster: str, watched: Watched, judgemen
     query = (
         "SELECT r.name, n.name, rc.suspected_utc, count(DISTINCT j.job_id), max(a.ended_utc),"
         " max(x.outcome <> 'not_measured'), min(x.reason)"
-        " FROM job j JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
+        " FROM job j INDEXED BY job_confirms"
+        " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
         " JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN node n ON n.node_id = j.client_node_id"
         " JOIN result x ON x.job_id = j.job_id AND x.final = 1 LEFT JOIN attempt a ON a.attempt_id = x.attempt_id"
         " WHERE j.purpose = 'confirmation' AND c.name = ? GROUP BY j.run_cluster_id, n.node_id ORDER BY r.created_utc, n.name"
