@@ -45,13 +45,13 @@ def export(  # noqa: PLR0917 - Click passes by name
     """Write a run for another program (a table, a CI system), or a dashboard over all runs.
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
-    row per result and metric, and one row with its reason per result that is missing; parquet needs pyarrow. junit,
-    markdown and prometheus summarise: they hold the verdict of the run's page, and their exit code is 3 when something is
-    slow, broken or fails a gate, 4 when something that was planned is not there, or nothing judges the run.
+    row per result and metric, and one row with the reason per missing result; parquet needs pyarrow. junit, markdown and
+    prometheus summarise the run with the verdict of its page. Their exit code is 3 when something is slow, broken or fails
+    a gate, and 4 when planned results are missing or nothing judges the run.
 
-    grafana and datasette describe the whole database. grafana: a dashboard to import; Grafana needs the plugin
-    frser-sqlite-datasource with the path of the database. datasette: metadata with the meaning of each table and column, and
-    the same questions as addresses; it names the database as --db does.
+    grafana and datasette cover the whole database. grafana writes a dashboard to import; Grafana needs the plugin
+    frser-sqlite-datasource with the path of the database. datasette writes metadata: what each table and column means, and
+    the same questions as URLs. It refers to the database by the path that --db gives.
 
     \b
     Example: hpcq export --format junit --to hpcq.xml

@@ -48,17 +48,17 @@ def report(  # noqa: PLR0917 - Click passes by name
     runs_folder: Path,
     as_json: bool,
 ) -> int:
-    """Write a page: one HTML file that needs nothing else. Of a run, or of a stretch of time, a node or a cluster.
+    """Write one self-contained HTML page on a run, a stretch of time, a node or a cluster.
 
-    The first line says how much of the run is there. Then comes the verdict that the page begins with, which is the exit
-    code: 3 when something is slow,
-    broken or fails a gate, 4 when something is missing, or nothing judges the run. With --since, or an option that selects
-    tests or results, the page is of a stretch of time (default: 90d): it shows what got worse and what differs since, who is
-    slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also if the last verdict on anything in
-    the ledger is not a pass.
+    The first line says how much of the run is there. Then comes the verdict that the page begins with. The exit code is 3
+    when something is slow, broken or fails a gate, and 4 when something is missing or nothing judges the run.
+
+    With --since, or an option that selects tests or results, the page covers a stretch of time (default: 90d): what got
+    worse, what differs since, who is slow, what is missing and what happened. The exit code is that of `hpcq regressions`,
+    and 3 also if the last verdict on anything in the ledger is not a pass.
 
     --site writes one page for each cluster, run, node and change of the last 90 days, and an index, with links between them.
-    Call it after each run: it writes again only what changed. Exit code as of the worst cluster's page.
+    Call it after each run: it rewrites only what changed. The exit code is that of the worst cluster's page.
 
     \b
     Example: hpcq report --to report.html

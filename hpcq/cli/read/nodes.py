@@ -127,15 +127,15 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
 
-    The list has what the nights say of each node, as `hpcq regressions` does: told, suspected, fine, too few jobs, or not
-    measured; with told and suspected, what is left of what it gave before. Then come its last verdict of an acceptance, its
-    last measurement, and its level beside the others: the median over its tests and partners, each as a share of the median
-    of all pairs in the same test. 90 % means 10 % worse, whichever direction the metric has. Results beside other work are
-    left out.
+    For each node the list says what `hpcq regressions` says of it: told, suspected, fine, too few jobs, or not measured;
+    for told and suspected nodes also the share of their former performance that is left. Then come the last verdict of
+    an acceptance, the last measurement, and the level: the median over the node's tests and partners, each as a share of
+    the median of all pairs in the same test. 90 % means 10 % worse, whichever direction the metric has. Results that were
+    measured beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
     with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes
-    together name none of them; what is said of them stands beside it.
+    together accuse none of them; hpcq lists what it says of them separately.
 
     --verdicts shows the last verdict of `hpcq accept` on each node and collective, and on each link and group that was ever
     at fault; with NODE only on it and on the links, groups and collectives that it shares. A group is all nodes behind one

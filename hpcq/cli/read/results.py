@@ -476,8 +476,8 @@ def results(  # noqa: PLR0917 - Click passes by name
     """Show results, by run, kernel and pair, and what the campaign's gates say of them.
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. The first line says how much of
-    what was planned is there, and what judged it. Exit code 3 when a gate failed, 4 when something that was planned is not
-    there, a gate could not be judged, or there is no result at all; with --metric also when no result has that metric, with
+    what was planned is there, and what judged it. Exit code 3 when a gate failed, 4 when planned results are
+    missing, a gate could not be judged, or there is no result at all; with --metric also when no result has that metric, with
     --findings when none has evidence, with --links when no link was measured.
 
     \b

@@ -13,7 +13,7 @@ from hpcq.transport import run_here
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def lab(arguments: tuple[str, ...]) -> int:
-    """A cluster in a box: two real Slurm clusters on this machine.
+    """Start a cluster in a box: two real Slurm clusters on this machine.
 
     \b
     hpcq lab up [--nodes N]     start them (needs root)
