@@ -172,6 +172,8 @@ MOMENTS: dict[str, Callable[[Scene], bool]] = {
     "all driven": lambda scene: any(scene.desk.folder.glob("runs/*/tiny/driven.json")),
     "loading": lambda scene: (scene.desk.folder / "results.db").exists(),
 }
+#: Where jobs are processes; those of the Slurm stand-in are files that it writes.
+_REAL = ("local", "pbs")
 _AT_WORK = ("opened", "committed", "submitted", "measuring", "one ended")
 
 
@@ -248,30 +250,30 @@ def _resume_beside(scene: Scene) -> None:
         scene.broken.append(f"resume beside a driver ended with {done.returncode}: {done.stderr[-500:]}")
 
 
-@fault("measuring")
+@fault("measuring", sites=_REAL)
 def a_kernel_is_killed(scene: Scene) -> None:
     """SIGKILL to one end of a measurement."""
-    _signal_one(scene, "hpcq-", signal.SIGKILL)
+    _signal_one(scene, ("hpcq-net ", "hpcq-mpi "), signal.SIGKILL)
 
 
-@fault("measuring")
+@fault("measuring", sites=_REAL)
 def a_kernel_stands_still(scene: Scene) -> None:
     """SIGSTOP to one end of a measurement, for two seconds."""
-    pid = _signal_one(scene, "hpcq-", signal.SIGSTOP)
+    pid = _signal_one(scene, ("hpcq-net ", "hpcq-mpi "), signal.SIGSTOP)
     if pid:
         scene.later(2.0, lambda: _signal(pid, signal.SIGCONT))
 
 
-@fault("submitted", "measuring")
+@fault("submitted", "measuring", sites=_REAL)
 def a_job_is_killed(scene: Scene) -> None:
     """SIGKILL to the script of a job."""
-    _signal_one(scene, "job.sh", signal.SIGKILL)
+    _signal_one(scene, ("job.sh", ".SC"), signal.SIGKILL)
 
 
-@fault("submitted", "measuring")
+@fault("submitted", "measuring", sites=_REAL)
 def a_job_is_told_to_end(scene: Scene) -> None:
     """SIGTERM to the script of a job, as at the end of its time."""
-    _signal_one(scene, "job.sh", signal.SIGTERM)
+    _signal_one(scene, ("job.sh", ".SC"), signal.SIGTERM)
 
 
 @fault(*list(MOMENTS)[:-1], free=True)
@@ -342,12 +344,12 @@ def a_node_goes_down(scene: Scene) -> None:
     scene.later(scene.dice.uniform(1, 4), lambda: control(nodes={node: ""}))
 
 
-def _signal_one(scene: Scene, word: str, which: signal.Signals) -> int:
+def _signal_one(scene: Scene, some: tuple[str, ...], which: signal.Signals) -> int:
     deadline, found = time.monotonic() + 2.0, list[int]()
     while not found and time.monotonic() < deadline:
-        found = [pid for pid, words in processes_of(scene) if word in words]
+        found = [pid for pid, words in processes_of(scene) if any(one in words for one in some)]
     if not found:
-        scene.said.append(f"  none was there: {word}")
+        scene.said.append(f"  none was there: {some[0]}")
         return 0
     pid = scene.dice.choice(sorted(found))
     _signal(pid, which)
