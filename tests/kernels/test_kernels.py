@@ -84,6 +84,20 @@ def test_the_program_is_hardened(programs: Programs) -> None:
     assert "_chk@" in symbols  # FORTIFY_SOURCE
 
 
+@pytest.mark.promise("The kernels are built with the hardening that the compiler knows, and without what it refuses.")
+def test_hardening_that_a_compiler_refuses_is_left_out(tmp_path: Path) -> None:
+    """-fcf-protection is of x86; a compiler may be older than either."""
+    picky = tmp_path / "picky"
+    picky.write_text('#!/bin/sh\ncase " $* " in *" -fcf-protection "*) echo "error: no" >&2; exit 1 ;; esac\nexec cc "$@"\n')
+    picky.chmod(0o755)
+    lines = {name: make("net", "-n", f"BUILD={tmp_path}", f"CC={name}", "MPI=") for name in ("cc", str(picky))}
+    option = subprocess.run(["cc", "-fcf-protection", "-fsyntax-only", "-xc", "/dev/null"], capture_output=True, check=False)
+    assert ("-fcf-protection" in lines["cc"]) == (option.returncode == 0)
+    assert "-fcf-protection" not in lines[str(picky)]
+    assert "-fstack-clash-protection" in lines["cc"]
+    assert "-fstack-clash-protection" in lines[str(picky)]
+
+
 def test_version_is_the_packages(programs: Programs) -> None:
     said = subprocess.run([programs.net, "--version"], capture_output=True, text=True, check=True).stdout
     assert said.startswith(f"hpcq-net {__version__} build ")
