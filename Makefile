@@ -18,7 +18,7 @@ EXTRAS := --extra dev --extra parquet --extra plot --extra site
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
-.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz faults mutants mutants-changed check format describe docs site bench bench-kernels lock clean
+.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz faults mutants mutants-changed check format describe docs site bench bench-kernels lock audit clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -125,6 +125,10 @@ bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qpe
 lock: setup ## Resolve both locks again (versions and hashes, no addresses); the run-time lock has the versions of the other
 	$(COMPILE) $(EXTRAS) pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --no-annotate pyproject.toml -o requirements.lock
+
+audit: setup ## Known vulnerabilities of the locked packages; it fails where PyPI's data on them is out of reach
+	$(BIN)/uv tool run pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
+	$(BIN)/uv tool run pip-audit --strict --disable-pip --require-hashes --requirement requirements-dev.lock
 
 clean: ## Remove what was built here; runs and databases stay
 	rm -rf build dist kernels/c/build .mypy_cache .pytest_cache .ruff_cache
