@@ -148,6 +148,8 @@ def node_story(database: Connection, name: str, selection: Selection) -> NodeSto
     )
 
 
+#: So many results are looked through for the nodes that they measured: a night of a large site.
+_NEWEST_ROWS = 50_000
 _GROUPS = 'SELECT kind, "group" FROM v_groups WHERE node_id = ? ORDER BY kind'
 
 
@@ -176,14 +178,15 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
                 if one.n and ratio is not None and len(compared) > 1:
                     levels.setdefault(key, []).append(ratio)
     found = []
-    for row in database.execute(
-        "SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,)
-    ).fetchall():
+    rows = database.execute("SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,))
+    nodes = rows.fetchall()
+    newest = _newest(database, {int(row["node_id"]) for row in nodes})
+    for row in nodes:
         key = (str(row["cluster"]), str(row["node"]))
         if names_several(key[1]) or not (every or counts[key]):
             continue
         level = median(levels[key]) if key in levels else None
-        last = _last_measured(database, int(row["node_id"]))
+        last = newest[int(row["node_id"])]
         found.append(NodeRow(*key, row["verdict"], last, counts[key], len(partners.get(key, ())), level, left_out[key]))
     return sorted(found, key=lambda one: (one.cluster, natural(one.node)))
 
@@ -199,6 +202,25 @@ def _counts(database: Connection, node_id: int, selection: Selection) -> tuple[d
     ).fetchall()
     measured = [row for row in rows if row[0] == "measured"]
     return {str(row[0]): int(row[1]) for row in rows}, *(measured[0][2:] if measured else (None, None))
+
+
+def _newest(database: Connection, node_ids: set[int]) -> dict[int, str | None]:
+    """The newest measurement of each node: results from the newest back until all are seen, then the others one by one."""
+    found: dict[int, str | None] = {}
+    cursor = database.cursor()
+    cursor.row_factory = None
+    rows = cursor.execute(
+        "SELECT x.started_utc, s.client_node_id, s.server_node_id FROM result x INDEXED BY result_of_time"
+        " CROSS JOIN series s ON s.series_id = x.series_id WHERE x.final = 1 AND x.outcome = 'measured'"
+        f" ORDER BY x.started_utc DESC LIMIT {_NEWEST_ROWS}"
+    )
+    for utc, *ends in rows:
+        for node_id in ends:
+            if node_id in node_ids:
+                found.setdefault(node_id, utc)
+        if len(found) == len(node_ids):
+            break
+    return found | {node_id: _last_measured(database, node_id) for node_id in node_ids - found.keys()}
 
 
 def _last_measured(database: Connection, node_id: int) -> str | None:
