@@ -39,6 +39,10 @@ METRICS = 10
 NIGHTS = 200
 LATE_NIGHTS = 20
 ASKED = 5
+_PARTS = (
+    "run_cluster_id, run_id, cluster_id, document_id, repetition_count, pair_count, result_count, opened_utc, closed_utc,"
+    " loaded_utc"
+)
 
 
 def make(path: Path, nights: int, seed: int) -> None:
@@ -85,9 +89,11 @@ def _night(database: Connection, night: int, at: dt.datetime, values: list[float
         (night + 1, f"nightly-{at:%Y%m%dT%H%M%SZ}-0000", moment),
     )
     head = (night + 1, night + 1, PAIRS, PAIRS * TESTS, moment)
-    database.execute("INSERT INTO run_cluster VALUES (?, ?, 1, NULL, 1, ?, ?, NULL, NULL, ?)", head)
+    database.execute(f"INSERT INTO run_cluster ({_PARTS}) VALUES (?, ?, 1, NULL, 1, ?, ?, NULL, NULL, ?)", head)
     jobs = ((night * PAIRS + pair + 1, night + 1, f"j{pair:05d}", 2 * pair + 1, 2 * pair + 2) for pair in range(PAIRS))
-    database.executemany("INSERT INTO job VALUES (?, ?, ?, ?, ?)", jobs)
+    database.executemany(
+        "INSERT INTO job (job_id, run_cluster_id, name, client_node_id, server_node_id) VALUES (?, ?, ?, ?, ?)", jobs
+    )
     first = night * len(values)
     database.executemany(
         "INSERT INTO result (result_id, job_id, test_no, repetition_no, final, series_id, parameter_set_id, outcome,"

@@ -34,6 +34,10 @@ TESTS = (
 METRICS = 10
 LEAF_NODES = 32
 SLOW = "n0013"
+_PARTS = (
+    "run_cluster_id, run_id, cluster_id, document_id, repetition_count, pair_count, result_count, opened_utc, closed_utc,"
+    " loaded_utc"
+)
 _FACTS = {f"net.core.knob_{number}": number for number in range(300)}
 
 
@@ -141,10 +145,10 @@ def _run(
     database.execute("INSERT INTO run VALUES (?, ?, ?, NULL, ?, 1, '1', 'campaign')", row)
     count = len(pairs) * len(TESTS) * repetitions
     head = (keys.run, keys.run, repetitions, len(pairs), count, moment, moment, moment)
-    database.execute("INSERT INTO run_cluster VALUES (?, ?, 1, NULL, ?, ?, ?, ?, ?, ?)", head)
+    database.execute(f"INSERT INTO run_cluster ({_PARTS}) VALUES (?, ?, 1, NULL, ?, ?, ?, ?, ?, ?)", head)
     jobs = [(keys.job + number, client, server) for number, (client, server) in enumerate(pairs, 1)]
     database.executemany(
-        "INSERT INTO job VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO job (job_id, run_cluster_id, name, client_node_id, server_node_id) VALUES (?, ?, ?, ?, ?)",
         ((job, keys.run, f"j{job - keys.job:05d}", client, server) for job, client, server in jobs),
     )
     starts = [(at + dt.timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%S") for number in range(len(pairs))]
