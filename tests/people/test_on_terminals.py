@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fcntl
 import io
 import json
@@ -17,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.output import Column, fitted, sparkline, wrapped
-from hpcq.cli.run.campaigns import _ended_lines
-from hpcq.runner.live import Watch
+from hpcq.cli.run.campaigns import _ended_lines, progress_bar
+from hpcq.runner.live import ClusterStatus, Watch
 from tests.history.histories import History
 from tests.pages.test_narrow_terminals import Terminal
 from tests.store.run_folders import RunBuilder, load
@@ -184,6 +185,24 @@ def test_a_line_as_a_test_ends(tmp_path: Path) -> None:
     third = told("nightly-20261123T020000Z-00f3", "expect: {throughput_bps: 180 Mbit/s}\n", factor=0.5)
     assert re.search(r"Mbit/s, 1\d\d % of the campaign's bound: ok$", third[0]), third
     assert re.search(r"n1 > n3: .* Mbit/s, \d\d % of the campaign's bound: not ok, must be >= 162 Mbit/s$", third[4]), third
+
+
+@pytest.mark.promise("The bar of a run that goes on fits the terminal and says how long the run still takes.")
+@pytest.mark.parametrize(("measured", "words"), [(0, "10 min left"), (15, "60 s left"), (29, "2 s left")])
+def test_a_bar_with_the_time_left(measured: int, words: str) -> None:
+    since = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=60)).isoformat()
+    counts = {
+        "measured_result_count": measured,
+        "planned_result_count": 30,
+        "pending_pair_count": 8,
+        "live_attempt_count": 2,
+        "attempts": {"running": 1, "queued": 1},
+        "measuring_since_utc": since,
+    }
+    bar = progress_bar(ClusterStatus("alpha", "running", None, 60.0, counts), 80)
+    assert bar.endswith(f" {measured} of 30, 1 job running, 1 queued, {words}")
+    assert bar.startswith("alpha #" if measured else "alpha -")
+    assert len(bar) <= 80
 
 
 @pytest.mark.promise("The line above a history shows its lowest and highest level.")

@@ -96,6 +96,25 @@ def test_rows_and_order_are_obeyed_by_every_table_of_results(nights: History, ca
         assert sorted(up) == sorted(down) and up != down, view  # noqa: PT018 - the same rows in another order
 
 
+@pytest.mark.promise("hpcq facts diff of two runs takes --cluster, --node and --group as every reading verb does.")
+def test_facts_of_two_runs_are_those_of_the_chosen_nodes(nights: History, capsys: pytest.CaptureFixture[str]) -> None:
+    def nodes(*words: str, expect: int = 0) -> list[str]:
+        runs = [row["run"] for row in _json_of(capsys, "runs", nights)]
+        assert run(["facts", "diff", runs[0], runs[-1], *words, "--json", "--db", str(nights.database)]) == expect
+        said = capsys.readouterr()
+        return [one["a"]["node"] for one in json.loads(said.out)] if expect == 0 else [said.err]
+
+    assert nodes() == ["n1", "n2", "n3", "n4", "n5", "n6"]
+    assert nodes("--node", "n2") == ["n2"]
+    assert nodes("--group", "r2", "--cluster", "alpha") == ["n4", "n5", "n6"]
+    assert "compared are alpha/n1, alpha/n2" in nodes("--node", "n77", expect=2)[0]
+
+
+def _json_of(capsys: pytest.CaptureFixture[str], verb: str, nights: History) -> Any:
+    run([verb, "--json", "--db", str(nights.database)])
+    return json.loads(capsys.readouterr().out)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Each filter filters: two runs of two clusters, of which every option selects some results and leaves out others.
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import Verbs, database_option, json_option
+from hpcq.cli.options import Verbs, database_option, filters_without, json_option
 from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.store.read.evidence_queries import FactChange, Snapshot
+    from hpcq.store.selection import Selection
 
 
 @click.group(cls=Verbs)
@@ -57,9 +58,12 @@ def show_facts(node: str, moment: str | None, only: str | None, database: Path, 
 @click.argument("a")
 @click.argument("b", required=False)
 @click.option("--all", "everything", is_flag=True, help="Also what differs at every boot or moment: boot id, load.")
+@filters_without("kernel", "client", "server", "network", "where", "fact", "metric")
 @database_option
 @json_option
-def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_json: bool) -> int:  # noqa: PLR0917
+def diff(  # noqa: PLR0917 - Click passes by name
+    what: str, a: str, b: str | None, everything: bool, wanted: Selection, database: Path, as_json: bool
+) -> int:
     """Show what changed: on a node between two runs or times, between two runs, or between two nodes of a run.
 
     \b
@@ -71,10 +75,22 @@ def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_
     Example: hpcq facts diff n1 2026-02 2026-03
     """
     from hpcq.store.database import reading
+    from hpcq.store.query import node_groups
     from hpcq.store.read.evidence_queries import compared, difference
 
     with reading(database) as connection:
-        pairs = compared(connection, what, a, b)
+        groups = {node: {name.partition(" ")[2] for name in names} for node, names in node_groups(connection).items()}
+        compared_ones = compared(connection, what, a, b)
+    pairs = [
+        (one, other)
+        for one, other in compared_ones
+        if wanted.cluster in {None, one.cluster}
+        and wanted.node in {None, one.node, other.node, f"{one.cluster}/{one.node}"}
+        and (wanted.group is None or wanted.group in groups.get((one.cluster, one.node), ()))
+    ]
+    if not pairs:
+        there = ", ".join(f"{one.cluster}/{one.node}" for one, _ in compared_ones[:8])
+        raise UserError("no node that is compared here fits --cluster, --node and --group", f"compared are {there}")
     found = [(one, other, difference(one.facts, other.facts, passing=everything)) for one, other in pairs]
     if as_json:
         print_json([{"a": one.head(), "b": other.head(), "changed": changes} for one, other, changes in found])

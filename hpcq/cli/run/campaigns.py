@@ -215,7 +215,7 @@ def _ended_line(one: EndedTest) -> str:
 
 
 def progress_bar(cluster: ClusterStatus, width: int) -> str:
-    """One cluster in a line that fits: `alpha ####------ 12 of 30 results, 3 jobs run, 5 queued, ends 14:03:11`."""
+    """One cluster in a line that fits: `alpha ####------ 12 of 30 results, 3 jobs running, 5 queued, 12 min left`."""
     counts = cluster.counts
     if not counts:
         return f"{cluster.name}: {cluster.stage}"
@@ -225,8 +225,8 @@ def progress_bar(cluster: ClusterStatus, width: int) -> str:
     words = f"{measured} of {planned}, {count_of(running, 'job')} running, {attempts.get('queued', 0)} queued"
     if counts.get("waiting"):
         words += f"; waits: {counts['waiting']}"
-    elif (ends := _ends(cluster, dt.datetime.now(dt.UTC))) != "-":
-        words += f", ends {ends}"
+    elif (left_s := _left_s(cluster, dt.datetime.now(dt.UTC))) is not None:
+        words += f", {next(f'{left_s / one:.0f} {unit}' for one, unit in _LEFT_UNITS if left_s >= 2 * one or one == 1)} left"
     long = max(0, min(24, width - len(cluster.name) - len(words) - 3))
     done = round(long * measured / planned) if planned else long
     return " ".join(part for part in (cluster.name, "#" * done + "-" * (long - done), words) if part)
@@ -323,18 +323,28 @@ def _row(cluster: ClusterStatus) -> dict[str, object]:
     return row
 
 
-def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
-    """Estimated end of the run, at the rate so far; before the first result, from the plan's estimate."""
+#: Time left is told in the largest unit of which there are two.
+_LEFT_UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def _left_s(cluster: ClusterStatus, now: dt.datetime) -> float | None:
+    """Estimated time until the run ends, at the rate so far; before the first result, from the plan. None: nothing is open."""
     counts = cluster.counts
     open_jobs = counts["pending_pair_count"] + counts["live_attempt_count"]
     if not open_jobs:
-        return "-"
+        return None
     measured, since = counts["measured_result_count"], counts.get("measuring_since_utc")
     if measured and since:
         missing = counts["planned_result_count"] - measured
-        left_s = (now - units.parse_utc(since)).total_seconds() * missing / measured
-    else:
-        left_s = open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s
+        return float((now - units.parse_utc(since)).total_seconds() * missing / measured)
+    return float(open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s)
+
+
+def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
+    """The same as a time of day."""
+    left_s = _left_s(cluster, now)
+    if left_s is None:
+        return "-"
     end = (now + dt.timedelta(seconds=left_s)).astimezone()
     return f"{end:%H:%M:%S}" if left_s < _CLOCK_BELOW_S else f"{end:%Y-%m-%d %H:%M}"
 
