@@ -17,24 +17,27 @@ from hpcq.run_folder.paths import read_json_or_none
 class StartTrouble:
     """One reason why programs do not start.
 
-    everywhere: it is no property of a node, so one job proves it for all. may_pass: another attempt may succeed.
+    everywhere: it is no property of a node, so one job proves it for all. may_pass: another attempt may succeed. stays: it
+    is a property of a node that only a person changes, so no attempt on that node succeeds.
     """
 
     pattern: re.Pattern[str]
     remedy: str
     everywhere: bool = False
     may_pass: bool = False
+    stays: bool = False
 
 
-def _cause(pattern: str, remedy: str, *, everywhere: bool = False, may_pass: bool = False) -> StartTrouble:
-    return StartTrouble(re.compile(pattern, re.IGNORECASE), remedy, everywhere, may_pass)
+def _cause(pattern: str, remedy: str, *, everywhere: bool = False, may_pass: bool = False, stays: bool = False) -> StartTrouble:
+    return StartTrouble(re.compile(pattern, re.IGNORECASE), remedy, everywhere, may_pass, stays)
 
 
 _FILE = "of the cluster file"
 #: The first that matches counts. Words of shells, of the dynamic linker (ld.so(8)), of errno(3), of the schedulers' own
 #: tables of errors, of OpenSSH and Open MPI.
 CAUSES = (
-    _cause(r"interface \S+: no such interface", f"`interface` {_FILE} must have an address on each node; see `ip addr` there"),
+    _cause(r"interface \S+: no such interface", f"`interface` {_FILE} must have an address on each node; see `ip addr` there",
+           stays=True),
     _cause(r"module_not_loaded", f"`modules` {_FILE} must be there on the nodes, too: ask `module avail` in a job"),
     _cause(r"host key verification failed|permission denied \(|too many authentication failures",
            f"`launcher` {_FILE} goes by ssh: nodes must admit a user who has a job there, without a password"),
@@ -50,10 +53,11 @@ CAUSES = (
     _cause(r"invalid mpi (type|plugin)|plugin name for mpi|unable to (load|find) .*mpi|mpi plugin|(pmix|pmi2?) plugin",
            "--mpi= in `mpi.launch` must be one of those that its launcher lists: hpcq cluster check NAME", everywhere=True),
     _cause(r"GLIBC(XX)?_[\d.]+|exec format error|cannot execute binary",
-           "kernels are built where `connection` leads to: let it lead to a machine with the nodes' processor and C library"),
+           "kernels are built where `connection` leads to: let it lead to a machine with the nodes' processor and C library",
+           stays=True),
     _cause(r"error while loading shared libraries|cannot open shared object",
            f"`modules` {_FILE} must load this library on the nodes, or LD_LIBRARY_PATH in `environment` name its folder"),
-    _cause(r"illegal instruction|SIGILL\b", f"`compiler: {{cflags: ...}}` {_FILE} must fit the nodes' processors"),
+    _cause(r"illegal instruction|SIGILL\b", f"`compiler: {{cflags: ...}}` {_FILE} must fit the nodes' processors", stays=True),
     _cause(r"disk quota exceeded|no space left|file too large",
            "make room in `work_directory`, or name another one", may_pass=True),
     _cause(r"read-only file system", f"`work_directory` {_FILE} must be one that nodes may write"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import PairChoice, Pattern
 from hpcq.errors import UserError
+from hpcq.planning.allocations import choose_allocations
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.pairs import make_pairs
 from hpcq.planning.plan import Plan, coverage_of
@@ -221,3 +224,13 @@ def test_pairs_stay_within_their_fabric(tmp_path: Path, pairs: str, count: int) 
 def test_one_fabric_is_no_fabric(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "all", fabrics="aaaaaa")
     assert (len(plan.pairs), plan.fabrics, plan.notes) == (15, {}, ())
+
+
+def test_one_allocation_of_all_nodes_is_one_for_each_fabric(tmp_path: Path) -> None:
+    plan = replace(plan_of(tmp_path, "all", fabrics="aaabbb"), allocation="whole")
+    pairs, chosen = list(plan.planned_pairs()), []
+    while pairs:
+        [sharing] = choose_allocations(pairs, names(6), [], Budget(), plan)
+        chosen.append({node for pair in sharing for node in pair.nodes})
+        pairs = [pair for pair in pairs if pair not in sharing]
+    assert sorted(map(sorted, chosen)) == [["n01", "n02", "n03"], ["n04", "n05", "n06"]]

@@ -239,6 +239,15 @@ def test_one_bad_node_ends_nothing(tmp_path: Path) -> None:
     assert ("j00002", "completed") in site.ends()
 
 
+@pytest.mark.promise("A node without the interface is tried once where others have measured, and its rows say why.")
+def test_an_interface_that_is_not_there_comes_by_no_second_try(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, node_count=3, pairs=[("n2", "n3"), ("n1", "n2")])
+    failing(site, "n1", reason=REASON)
+    events = site.drive()
+    assert site.ends() == [("j00001", "completed"), ("j00002", "failed")]
+    assert [one["reason"] for one in events if one["event"] == "ended" and one["outcome"] == "failed"] == [REASON]
+
+
 def test_what_may_pass_is_tried_again(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=[("n1", "n2")])
     failing(site, "n1", reason="server_not_ready: Unable to create step for job 7")

@@ -22,6 +22,7 @@ from hpcq.described.output import limit_s, programs_text
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan, coverage_of, nodes_of_pair, pair_index_of
 from hpcq.render import render
+from hpcq.run_folder.failed_starts import cause_of
 from hpcq.run_folder.journal import Attempt, Journal, JournalState, StepKey, attempt_folder
 from hpcq.run_folder.lines import sizes_measured_before
 from hpcq.run_folder.paths import write_text
@@ -423,7 +424,10 @@ class ClusterState(RunState):
     def _end_pair(self, index: int, attempt: Attempt) -> None:
         # What failed in a job that ran to its end has failed: where tests are decided, it is not tried again.
         self._judge(attempt)
-        self._try_again(index, (attempt.outcome,), final=self.plan.decided_after > 0 and attempt.outcome == "completed")
+        decided = self.plan.decided_after > 0 and attempt.outcome == "completed"
+        # Other nodes have measured, so it is this one that only a person can mend.
+        cause = cause_of(attempt.reason) if attempt.outcome == "failed" and self.measured_count > 0 else None
+        self._try_again(index, (attempt.outcome,), final=decided or (cause is not None and cause.stays))
 
     def failed_pairs(self) -> set[frozenset[str]]:
         """Return the pairs of nodes that failed in a job that told something, where the plan decides."""
