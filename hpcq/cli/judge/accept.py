@@ -60,9 +60,10 @@ def accept(  # noqa: PLR0917 - Click passes by name
     INCONCLUSIVE  bad pairs, but not clear whose fault it is; bad in one run only; no reference; or too few jobs
     NOT COVERED   nothing could be measured: down, drained, busy, reserved
 
-    Where everything is slower than its baseline, the cluster gets the verdict and its nodes are INCONCLUSIVE.
+    If the whole cluster is slower than its baseline, the cluster gets the verdict and its nodes are INCONCLUSIVE.
 
-    With --from it judges runs that are there, imported ones too: the same verdicts and commands, and the ledger stays as it is.
+    With --from it judges runs that are in the database, imported ones too. Verdicts and commands are the same; the ledger
+    stays unchanged.
 
     Exit code 3 when something failed or is degraded, 4 when something is inconclusive or not covered, or when another
     acceptance of the cluster is under way and this one judged nothing.

@@ -263,12 +263,15 @@ def blame(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Name the slow node, link or group in a table of pair results, or the pairs to measure next.
 
-    Without --pairs it reads the latest run. It begins with what the nights until that run say, as `hpcq regressions` does:
-    lines with `told:` and `suspected:`, and gates that these runs fail. Then it compares the nodes of the run with each other.
-    Every test is a table with one row per job: the repetitions of one job share its luck. It names nothing on fewer than three
-    slow jobs; what is slow next to the others, and no slower than on its earlier nights, is an open question. A test that
-    fails counts as slow. Findings of the evidence that explain it come first. When you have measured the pairs that it asked
-    for, name both runs with --run: it judges them together. In a file, results of the same round ran at the same time.
+    Without --pairs it reads the latest run. It begins with what the nights up to that run say, as `hpcq regressions` does:
+    lines with `told:` and `suspected:`, and gates that the run fails. Then it compares the nodes of the run with each other.
+
+    Each test is a table with one row per job, because the repetitions of one job are not independent. hpcq names nothing on
+    fewer than three slow jobs. What is slower than the others, but no slower than on its earlier nights, is an open question.
+    A test that fails counts as slow. Findings of the evidence that explain a slow result come first.
+
+    When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. In a file,
+    results of the same round ran at the same time.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.

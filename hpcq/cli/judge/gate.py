@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Verbs)
 def gate() -> None:
-    """Bounds that results must keep."""
+    """Propose bounds that results must keep."""
 
 
 @gate.command("propose")

@@ -12,7 +12,7 @@ from hpcq.errors import Exit, UserError
 
 @click.group(cls=Verbs)
 def health() -> None:
-    """Let the site's own health check keep failed nodes out: the scheduler's, or NHC."""
+    """Pass the verdicts on to the nodes' own health checks, the scheduler's or NHC, which keep failed nodes out."""
 
 
 @health.command()

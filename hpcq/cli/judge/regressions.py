@@ -188,14 +188,17 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Show what got worse, since when, by how much, and what differs.
 
-    Without --against it first judges the whole cluster, its groups, nodes and links, from the top down over all of their
-    jobs. Lines that begin with `told:` keep to a budget of false mornings; those with `suspected:` need more nights and do
-    not count yet. A line that begins with `failed:` is a gate, or what a campaign expects, that its newest run fails. Then
-    come the series that got worse. Changes at the same moment that share a node, link, leaf or cluster
-    are one block, with what differs since then. Without --against it searches each series for changes of its level since
-    then; with it, it compares the stretch since then with another one. A series that was measured before and now only fails
-    is `gone`. Exit code 3 when something got worse or is gone, 4 when nothing was judged, or a series is unclear, has too
-    few points, or was planned and not measured. With --against or --fact there are no `told:` lines.
+    First come causes: hpcq judges the whole cluster, then its groups, nodes and links, each over all of its jobs. A line
+    that begins with `told:` counts, and is false on one night in 100 at most. A line with `suspected:` needs more nights and
+    does not count yet. A line with `failed:` is a gate, or an expectation of the campaign, that its newest run fails. With
+    --against or --fact there are no `told:` lines.
+
+    Then come the series that got worse: those whose level changed since --since, or, with --against, those that differ from
+    that other stretch of time. Changes at the same moment that share a node, link, leaf or cluster are one block, with what
+    differs since then. A series that was measured before and now only fails is `gone`.
+
+    Exit code 3 when something got worse or is gone, 4 when nothing was judged, or a series is unclear, has too few points, or
+    was planned and not measured.
 
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2

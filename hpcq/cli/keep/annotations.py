@@ -144,7 +144,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
 
 @click.group(cls=Verbs)
 def baseline() -> None:
-    """Name runs as the good state, for comparisons."""
+    """Name the runs that later runs are compared with."""
 
 
 @baseline.command("set")
@@ -196,7 +196,7 @@ def list_baselines(database: Path, as_json: bool) -> int:
 
 @click.group(cls=Verbs)
 def event() -> None:
-    """Record what happened to machines; explanations of changes use it."""
+    """Record what happened to machines. hpcq uses it to explain changes."""
 
 
 @event.command("add")
@@ -293,7 +293,7 @@ _LIST = "`hpcq changes list` shows them"
 
 @click.group(cls=Verbs)
 def changes() -> None:
-    """List recorded changes, and say what you decided about them."""
+    """List recorded changes, and record what you decided about them."""
 
 
 @changes.command("list")

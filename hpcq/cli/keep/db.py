@@ -20,7 +20,7 @@ _LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
 
 @click.group(cls=Verbs)
 def db() -> None:
-    """Look after the database."""
+    """Maintain the database."""
 
 
 @db.command()

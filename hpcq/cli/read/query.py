@@ -129,9 +129,9 @@ def _cost(database: Path, since: str, cluster: str | None, campaign: str | None,
 @database_option
 @json_option
 def sql(query: str, limit: int | None, database: Path, as_json: bool) -> int:
-    """Run a SELECT on the database, which it cannot change.
+    """Run a SELECT on the database; it cannot change anything.
 
-    Rows are printed as they are found. On a terminal, 1,000 of them are one table.
+    hpcq prints rows as it finds them. On a terminal, each 1,000 rows are one table.
 
     \b
     Example: hpcq sql "SELECT kernel, count(*) FROM v_results GROUP BY kernel"

@@ -66,8 +66,8 @@ def new(folder: Path, **given: Any) -> int:
     """Look at a cluster, write its file and a first campaign, and check it.
 
     It reads scheduler, partitions, accounts, shared folders and MPI where it runs, or on the login node --ssh names, and runs
-    one job of a second to see the interfaces of a node. On a terminal it asks where several answers are possible; else it
-    takes the first one and says so. It overwrites no file. Exit code as of `cluster check`.
+    a job of one second to see the interfaces of a node. On a terminal it asks where several answers are possible; else it
+    takes the first one and says so. It overwrites no file. The exit code is that of `cluster check`.
 
     \b
     Example: hpcq cluster new here --scheduler local
@@ -115,7 +115,7 @@ def _ask(what: str, option: str, choices: Sequence[Choice]) -> str:
 @clusters_option
 @json_option
 def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
-    """Check what a cluster has: reach, scheduler, nodes, compilers, MPI, PMIx, work directory.
+    """Check what a cluster has: access, scheduler, nodes, compilers, MPI, PMIx, work directory.
 
     For each thing that is missing it says what to do. It runs one job of one second on an idle node,
     and with an MPI or toolchains a short one on two nodes, which starts a small program with each.
