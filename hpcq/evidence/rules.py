@@ -531,15 +531,20 @@ def core_busy_with_interrupts(side: Side) -> Figures | None:
 
 
 def core_busy_with_process(side: Side) -> Figures | None:
-    """The test's own process used all of its core. A process that waits by spinning always looks so and is left out."""
+    """The test's own process, or its busiest thread, used all of its core.
+
+    A process that waits by spinning always looks so and is left out.
+    """
     spins = side.case.over_mpi or side.case.over_fabric or (side.sends and side.case.parameters.get("pacing") == "spin")
     own_us = side.here.count(names.OWN_CPU_US)
     if spins or own_us is None or side.here.interval_ns <= 0:
         return None
-    ratio = own_us * 1e3 / side.here.interval_ns
+    of_threads = side.case.metric(f"{side.here.name}_busiest_thread_ratio")
+    ratio = own_us * 1e3 / side.here.interval_ns if of_threads is None else of_threads
     if ratio < CORE_BUSY_RATIO:
         return None
-    return {"own_ratio": ratio, **({"cpu": f"cpu{side.here.cpu_index}"} if side.here.cpu_index is not None else {})}
+    cpu = side.here.cpu_index if of_threads is None else side.case.granted.get(f"{side.here.name}_busiest_thread_cpu_index")
+    return {"own_ratio": ratio, **({"cpu": f"cpu{cpu}"} if cpu is not None else {})}
 
 
 def waited_for_cpu(side: Side) -> Figures | None:
@@ -1165,10 +1170,10 @@ LIMITS: tuple[Row, ...] = (
         "core_saturated_by_process",
         Scope.EACH_END,
         core_busy_with_process,
-        when=f"the test's own process {CORE_BUSY_RATIO:.0%} of the time on a CPU, unless it waits by spinning",
+        when=f"the process, or its busiest thread, {CORE_BUSY_RATIO:.0%} of the time on a CPU, unless it waits by spinning",
         message="{node}: the test's process used {own_ratio} of a core",
         meaning="The process had no CPU time left: the number is that core's, not the network's.",
-        advice="Use larger messages, pin to a core near the NIC, or take the number as the limit of one core.",
+        advice="Use larger messages, more threads (`thread_count`), a core near the NIC, or take it as the limit of one core.",
         source="getrusage(2); Documentation/networking/scaling.rst",
     ),
     rule(

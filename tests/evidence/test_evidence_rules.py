@@ -172,6 +172,22 @@ def test_what_the_kernel_timed_goes_before_what_is_estimated() -> None:
     assert found(judged(pair)) == []
 
 
+@pytest.mark.promise("Of an end with many threads the evidence says which core was full, and adds none up.")
+def test_of_many_threads_the_busiest_counts() -> None:
+    case = next(one for one in CASES if one["name"] == "the process at its end")
+    pair = changed(case)
+    pair["line"]["metrics"]["client_busiest_thread_ratio"] = 0.97
+    pair["line"]["granted"]["client_busiest_thread_cpu_index"] = 11
+    [finding] = judged(pair).findings
+    assert (finding.rule.name, finding.figures["cpu"], finding.figures["own_ratio"]) == (
+        "core_saturated_by_process",
+        "cpu11",
+        0.97,
+    )
+    pair["line"]["metrics"]["client_busiest_thread_ratio"] = 0.5
+    assert found(judged(pair)) == []
+
+
 def test_the_role_of_an_end() -> None:
     roles = {}
     for case in CASES:

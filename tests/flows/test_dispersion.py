@@ -35,7 +35,7 @@ def report_of(server: Server, trains: list[list[int]]) -> dict[str, str]:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
             channel.settimeout(LIMIT_S)
             channel.connect(("127.0.0.1", int(ready["port"])))
-            channel.send(b"\xff\x00" + peer.token())
+            channel.send(b"\xff\x00\x00" + peer.token())
             assert peer.receive()[0] == "opened"
             peer.send(b"start\nphase measure\n")
             assert peer.receive()[0] == "started"

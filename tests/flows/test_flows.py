@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kernels.kernel_programs import Programs, Server
+from tests.kernels.kernel_programs import ENDLESS_S, LIMIT_S, Programs, Server, make, wait_for
 
 COUNTED = {"duration_s": 60, "warmup_s": 0.005}
 
@@ -87,6 +91,85 @@ def test_segments_that_do_not_fit_a_message_are_told(server: Server) -> None:
     assert "asked for 64, granted 2" in told["option_not_granted"]
 
 
+@pytest.mark.promise("What many threads send and receive is counted to the last byte and datagram, each way and both.")
+@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client", "both"])
+@pytest.mark.parametrize("wait_by", ["block", "epoll"])
+def test_threads_share_the_flows(server: Server, wait_by: str, direction: str) -> None:
+    options: dict[str, Any] = {"direction": direction, "wait_by": wait_by, "flow_count": 7, "thread_count": 3, "warmup_s": 0.02}
+    tcp = server.run("tcp_stream", duration_s=0.3, **options).line
+    udp = server.run("udp_stream", duration_s=0.3, rate_bps=1e7, **options).line
+    for line in (tcp, udp):
+        assert line["valid"], line["invalid_reason"]
+        assert 0 <= line["metrics"]["client_busiest_thread_ratio"] <= 1.1
+        assert 0 <= line["metrics"]["server_busiest_thread_ratio"] <= 1.1
+        assert line["granted"]["client_busiest_thread_cpu_index"] in os.sched_getaffinity(0)
+    for way in ("", "return_") if direction == "both" else ("",):
+        assert tcp["metrics"][f"{way}received_bytes"] == tcp["metrics"][f"{way}sent_bytes"] > 0
+        sent, received, lost = (udp["metrics"][f"{way}{name}_count"] for name in ("sent", "received", "lost"))
+        assert sent == received + lost > 7
+    assert udp["metrics"]["flow_fairness_ratio"] > 0.9, "each thread's flows had their share of the rate"
+    assert sum(tcp["series"]["throughput_bps"]) > 0
+
+
+@pytest.mark.promise("A thousand flows over many threads are one measurement.")
+@pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
+def test_a_thousand_flows(server: Server, kernel: str) -> None:
+    rate = {"rate_bps": 1e7, "message_bytes": 100} if kernel == "udp_stream" else {"message_bytes": 1000}
+    done = server.run(kernel, flow_count=1000, thread_count=8, duration_s=0.5, warmup_s=0, **rate)
+    metrics = done.line["metrics"]
+    assert done.rc == 0, done.err
+    if kernel == "tcp_stream":
+        assert metrics["received_bytes"] == metrics["sent_bytes"] >= 1000
+    else:
+        assert metrics["sent_count"] == metrics["received_count"] + metrics["lost_count"] > 1000
+    assert metrics["flow_fairness_ratio"] > 0.1
+
+
+@pytest.mark.promise("With `thread_place: each`, threads go round the CPUs that the process may use.")
+def test_threads_are_where_the_rule_says(server: Server) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    options = {"flow_count": 4, "thread_count": 4, "thread_place": "each", "client_cpu_index": cpus[-1]}
+    command = server.command("tcp_stream", duration_s=ENDLESS_S, warmup_s=0, **options)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+
+        def places() -> list[str]:
+            tasks = sorted(Path(f"/proc/{client.pid}/task").iterdir(), key=lambda task: int(task.name))
+            words = [line.split() for task in tasks for line in (task / "status").read_text().splitlines()]
+            return [line[1] for line in words if line[0] == "Cpus_allowed_list:"]
+
+        turn = [str(cpu) for cpu in (cpus[-1:] + cpus[:-1]) * 4][:4]
+        wait_for(lambda: places() == turn)
+        client.send_signal(signal.SIGINT)
+        line = json.loads(client.communicate(timeout=LIMIT_S)[0])
+    assert line["metrics"]["received_bytes"] == line["metrics"]["sent_bytes"] > 0
+
+
+@pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
+def test_more_threads_than_flows_are_refused(server: Server, kernel: str) -> None:
+    done = server.run(kernel, flow_count=2, thread_count=3)
+    assert done.rc == 2
+    assert "thread_count: found 3: allowed: 1 to 2 (flow_count)" in done.err
+    assert server.serves()
+
+
+@pytest.mark.long
+def test_threads_share_no_memory_unwatched(tmp_path: Path, secret: Path) -> None:
+    """Those of flows and those of companions."""
+    make(f"BUILD={tmp_path / 'tsan'}", "CFLAGS=-O1 -g -fsanitize=thread", "net")
+    with Server(tmp_path / "tsan" / "hpcq-net", secret) as running:
+        for kernel in ("tcp_stream", "udp_stream"):
+            for companion in ("none", "tcp_pingpong", "udp_pingpong"):
+                options = {
+                    "duration_s": 0.4,
+                    "companion": companion,
+                    "companion_idle_s": 0.1,
+                    "flow_count": 7,
+                    "thread_count": 3,
+                }
+                done = running.run(kernel, direction="both", **options)
+                assert done.rc == 0, done.err
+
+
 def test_a_spinning_receiver_does_not_sleep(server: Server) -> None:
     """A hundred datagrams in a second or so: one who sleeps needs a hundred calls."""
     options: dict[str, Any] = {"operation_count_max": 100, "rate_bps": 100 * 1452 * 8 / 0.2, **COUNTED}
@@ -106,6 +189,8 @@ def test_sanitizers_find_nothing_in_flows(sanitized: Programs, secret: Path) -> 
             ),
             ("udp_stream", {"direction": "both", "flow_count": 64, "call_message_count": 4, "rate_bps": 1e6}),
             ("tcp_stream", {"direction": "both", "flow_count": 9, "wait_by": "spin"}),
+            ("tcp_stream", {"direction": "both", "flow_count": 9, "thread_count": 4}),
+            ("udp_stream", {"direction": "both", "flow_count": 9, "thread_count": 4, "rate_bps": 1e7}),
             ("udp_rate_search", {"direction": "server_to_client", "rate_max_bps": 5e6, "trial_s": 0.1}),
         ):
             done = running.run(kernel, operation_count_max=200, **COUNTED, **options)

@@ -32,7 +32,7 @@ def test_runs_of_loss_reordering_and_repeats_are_told_apart(server: Server) -> N
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
             channel.settimeout(LIMIT_S)
             channel.connect(("127.0.0.1", int(ready["port"])))
-            channel.send(b"\xff\x00" + peer.token())
+            channel.send(b"\xff\x00\x00" + peer.token())
             assert peer.receive()[0] == "opened"
             peer.send(b"start\nphase measure\n")
             assert peer.receive()[0] == "started"

@@ -24,7 +24,7 @@ def _stream(server: Server, secret: Path, gap_ns: int) -> dict[str, str]:
         peer.send("".join(f"{line}\n" for line in [*lines, *(f"option.{k} {v}" for k, v in options.items())]).encode())
         ready = dict(line.split(" ", 1) for line in peer.receive()[1:])
         place = ("127.0.0.1", int(ready["port"]))
-        datagrams.sendto(b"\xff\x00" + peer.token(), place)  # of the first flow
+        datagrams.sendto(b"\xff\x00\x00" + peer.token(), place)  # of the first flow
         assert peer.receive()[0] == "opened"
         peer.send(b"start\nphase measure\n")
         assert peer.receive()[0] == "started"

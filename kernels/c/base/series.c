@@ -36,6 +36,12 @@ void series_add(struct series *series, uint64_t since_start_ns, double count)
     series->counts[index] += count;
 }
 
+void series_join(struct series *series, const struct series *other)
+{
+    for (size_t i = 0; i < other->length; i++)
+        series_add(series, i * (other->interval_ms * 1000000ULL), other->counts[i]);
+}
+
 void series_free(struct series *series)
 {
     free(series->counts);

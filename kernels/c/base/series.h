@@ -14,6 +14,7 @@ struct series {
 
 void series_begin(struct series *series, unsigned interval_ms);
 void series_add(struct series *series, uint64_t since_start_ns, double count);
+void series_join(struct series *series, const struct series *other); /* of the same phase */
 void series_free(struct series *series);
 /* The rates (bits per second) as a JSON list; the last interval, which is not whole, is left out. */
 void series_json(const struct series *series, struct text *json);

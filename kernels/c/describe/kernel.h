@@ -54,6 +54,8 @@ struct kernel {
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
     bool (*settle)(struct run *run);           /* active end: one exchange before the clock starts; NULL: none */
+    void (*halt)(struct run *run);             /* this end sends no more, or the sender does; NULL: nothing to do */
+    void (*end)(struct run *run);              /* the phase is over, before its counts are read; NULL: nothing to do */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
     double (*arrived_bytes)(const struct run *run);      /* sender: what was acknowledged; NULL or NAN: not known */
     bool (*batch_end)(struct run *run);                  /* MPI: outside of what is timed, after each batch */

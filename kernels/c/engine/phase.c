@@ -59,6 +59,8 @@ static void phase_moment(struct run *run, enum moment moment)
 static void phase_stop_sending(struct run *run)
 {
     run->stopped = true;
+    if (run->kernel->halt)
+        run->kernel->halt(run);
     run->sent_end_ns = clock_now_ns();
     phase_moment(run, MOMENT_STOPPED);
 }
@@ -260,6 +262,8 @@ bool phase_run(struct run *run)
 
 void phase_end(struct run *run)
 {
+    if (run->kernel->end)
+        run->kernel->end(run);
     if (run->phase != PHASE_MEASURE)
         return;
     precision_end(run);

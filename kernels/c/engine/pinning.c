@@ -159,3 +159,47 @@ void run_beside(const struct run *run, pthread_t thread)
         pthread_setaffinity_np(thread, bytes, set);
     free(set);
 }
+
+/* As many as there are in `set`, from CPU `first` on, those before it last. */
+static size_t cpus_from(const cpu_set_t *set, size_t bytes, int64_t first, int cpus[RUN_CPUS_MAX])
+{
+    size_t count = 0, begin = first > 0 ? (size_t)first : 0;
+    for (size_t i = 0; i < CPUS_MAX && count < RUN_CPUS_MAX; i++)
+        if (CPU_ISSET_S((begin + i) % CPUS_MAX, bytes, set))
+            cpus[count++] = (int)((begin + i) % CPUS_MAX);
+    return count;
+}
+
+size_t run_cpus(const struct run *run, bool of_nic, int cpus[RUN_CPUS_MAX])
+{
+    const struct common_options *common = run_common(run);
+    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX), count = 0;
+    cpu_set_t *allowed = memory_new(1, bytes), *near = memory_new(1, bytes);
+    char path[128], line[4096], list[4096];
+    if (run->cpus_before)
+        memcpy(allowed, run->cpus_before, bytes);
+    else
+        sched_getaffinity(0, bytes, allowed);
+    snprintf(path, sizeof path, "/sys/class/net/%.32s/device/numa_node", evidence_interface(run->evidence));
+    if (of_nic && line_of(path, line, sizeof line) && line[0] != '-') {
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%.16s/cpulist", line);
+        if (line_of(path, list, sizeof list) && cpus_read(list, near, bytes))
+            CPU_AND_S(bytes, allowed, allowed, near);
+    }
+    if (!of_nic || CPU_COUNT_S(bytes, near))
+        count = cpus_from(allowed, bytes, run->is_server ? common->server_cpu_index : common->client_cpu_index, cpus);
+    free(allowed);
+    free(near);
+    return count;
+}
+
+bool run_pin_thread(struct run *run, pthread_t thread, int cpu)
+{
+    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX);
+    cpu_set_t *set = memory_new(1, bytes);
+    CPU_SET_S((size_t)cpu, bytes, set);
+    int rc = pthread_setaffinity_np(thread, bytes, set);
+    free(set);
+    errno = rc;
+    return !rc || fail_system(&run->failure, "thread_place: pin to CPU %d", cpu);
+}

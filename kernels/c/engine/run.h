@@ -128,6 +128,13 @@ void notes_add(struct notes *notes, const char *name, const char *value);
 bool run_pin(struct run *run);
 /* A thread beside the one that measures: where the process might run at first, but not on the CPU that it was pinned
  * to, if there is another. */
+enum { RUN_CPUS_MAX = 1024 };
+/* The CPUs for the threads of an end, the first one first: those that it may use, or those of its interface's NUMA
+ * node; 0: the system does not say which that is. */
+size_t run_cpus(const struct run *run, bool of_nic, int cpus[RUN_CPUS_MAX]);
+bool run_pin_thread(struct run *run, pthread_t thread, int cpu);
+/* A thread beside the one that measures: where the process might run at first, but not on the CPU that it was pinned
+ * to, if there is another. */
 void run_beside(const struct run *run, pthread_t thread);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */

@@ -61,6 +61,11 @@ struct evidence *evidence_new(const struct address *local, const char *interface
     return evidence;
 }
 
+const char *evidence_interface(const struct evidence *evidence)
+{
+    return evidence->interface;
+}
+
 struct evidence *evidence_new_recorded(const char *before_root, const char *after_root, const char *interface)
 {
     struct evidence *evidence = evidence_allocate();

@@ -12,6 +12,7 @@ struct evidence;
 struct evidence *evidence_new(const struct address *local, const char *interface);
 /* The same over two recorded trees; evidence_before and evidence_after then read them. */
 struct evidence *evidence_new_recorded(const char *before_root, const char *after_root, const char *interface);
+const char *evidence_interface(const struct evidence *evidence); /* its name; empty: not known */
 void evidence_socket(struct evidence *evidence, int descriptor); /* the TCP connection that is measured */
 void evidence_before(struct evidence *evidence);
 void evidence_after(struct evidence *evidence);

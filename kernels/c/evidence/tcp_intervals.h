@@ -10,7 +10,7 @@
 enum {
     TCP_COLUMN_COUNT = 7,
     TCP_INTERVALS_MAX = 36000,
-    TCP_FLOWS_MAX = 64 /* the sum over more is not told */
+    TCP_FLOWS_MAX = 1024 /* the sum over more is not told */
 };
 
 struct tcp_intervals {

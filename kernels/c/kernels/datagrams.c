@@ -133,9 +133,9 @@ static bool udp_meet(struct run *run, const struct socket_settings *settings, in
             continue;
         ssize_t got = recvfrom(*listener, datagram, sizeof datagram, MSG_DONTWAIT, (struct sockaddr *)&from.storage,
                                &from.length);
-        size_t index = datagram[1];
+        size_t index = (size_t)(datagram[1] << 8 | datagram[2]);
         if (got == SOCKETS_JOIN_BYTES && datagram[0] == JOIN_PHASE && index < count &&
-            flows->list[index].descriptor <= 0 && !memcmp(datagram + 2, token, CONTROL_TOKEN_BYTES) &&
+            flows->list[index].descriptor <= 0 && !memcmp(datagram + 3, token, CONTROL_TOKEN_BYTES) &&
             !udp_flow_new(run, settings, listener, flows, index, count, &from))
             return false;
     }
@@ -166,11 +166,12 @@ static bool udp_client_sockets(struct run *run, const struct socket_settings *se
 static bool udp_join(struct run *run, const struct flows *flows, int answered_on, uint64_t deadline_ns)
 {
     uint8_t datagram[SOCKETS_JOIN_BYTES] = {JOIN_PHASE};
-    control_token(&run->control, datagram + 2);
+    control_token(&run->control, datagram + 3);
     while (clock_now_ns() < deadline_ns) {
         struct pollfd poller = {.fd = answered_on, .events = POLLIN};
         for (size_t i = 0; i < flows->count; i++) {
-            datagram[1] = (uint8_t)i;
+            datagram[1] = (uint8_t)(i >> 8);
+            datagram[2] = (uint8_t)i;
             if (send(flows->list[i].descriptor, datagram, sizeof datagram, MSG_NOSIGNAL) < 0 && errno != EINTR &&
                 errno != ECONNREFUSED && errno != ENOBUFS)
                 return fail_system(&run->failure, "token on the test channel");
@@ -208,6 +209,7 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
                       struct flows *flows, size_t count)
 {
     uint64_t deadline = run_state(run, "open", 10);
+    sockets_files(count);
     if (!(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
                          : udp_client_sockets(run, settings, flows, count) &&
                                udp_join(run, flows, run->control.descriptor, deadline)))

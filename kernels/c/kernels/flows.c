@@ -198,6 +198,22 @@ bool flows_prepare(struct run *run, struct flows *flows, enum flows_wait wait)
     return flows->epoll >= 0 || fail_system(&run->failure, "epoll");
 }
 
+void flows_part(const struct flows *all, struct flows *part, size_t index, size_t count)
+{
+    part->count = 0;
+    part->spin_to_due = all->spin_to_due;
+    for (size_t i = index; i < all->count; i += count)
+        part->list[part->count++].descriptor = all->list[i].descriptor;
+}
+
+void flows_forget(struct flows *part)
+{
+    if (part->epoll > 0)
+        close(part->epoll);
+    part->epoll = 0;
+    part->count = 0;
+}
+
 void flows_close(struct flows *flows)
 {
     for (size_t i = 0; i < flows->count; i++)

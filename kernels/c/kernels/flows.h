@@ -5,7 +5,7 @@
 
 #include "engine/run.h"
 
-enum { FLOWS_MAX = 64 };
+enum { FLOWS_MAX = 1024, FLOWS_OF_REQUESTS_MAX = 64 };
 #define FLOWS_NEVER UINT64_MAX
 
 /* How an end waits for its sockets. */
@@ -50,6 +50,9 @@ struct flow_events {
 enum step flows_step(struct run *run, struct flows *flows, const struct flow_events *events);
 void flows_begin(struct flows *flows);                                          /* a phase starts */
 bool flows_prepare(struct run *run, struct flows *flows, enum flows_wait wait); /* once all are open */
+/* Every count-th flow from `index` on; they stay open when the part is forgotten. */
+void flows_part(const struct flows *all, struct flows *part, size_t index, size_t count);
+void flows_forget(struct flows *part);
 void flows_close(struct flows *flows);
 /* Jain's index of what the flows moved: 1 when all moved the same, 1/count when one had it all
  * (Jain, Chiu and Hawe 1984). */

@@ -156,6 +156,14 @@ void giving_end(struct run *run, struct giving *giving, const struct flows *flow
         run_grant_boolean(run, "zero_copy", value > 0);
 }
 
+void giving_join(struct giving *giving, struct giving *other, const struct flows *flows)
+{
+    look_at_all(other, flows);
+    giving->given_count += other->given_count;
+    giving->kept_count += other->kept_count;
+    giving->copied_count += other->copied_count;
+}
+
 void giving_close(struct giving *giving)
 {
     if (giving->file > 0)

@@ -33,6 +33,8 @@ void giving_begin(struct giving *giving, const struct flows *flows);
 ssize_t giving_give(struct run *run, struct giving *giving, const struct flow *flow, size_t bytes, int flags);
 /* The phase is over: what the kernel still says, for a second at most; and what the system granted. */
 void giving_end(struct run *run, struct giving *giving, const struct flows *flows);
+/* What the kernel says of another thread's calls, added. */
+void giving_join(struct giving *giving, struct giving *other, const struct flows *flows);
 void giving_close(struct giving *giving);
 
 #endif

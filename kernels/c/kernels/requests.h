@@ -18,7 +18,7 @@ struct request_settings {
     REQUEST_ROW(type, reply_bytes, OPTION_INTEGER, 0, 0, reply_max, "bytes of the reply; 0: as the request"),          \
         REQUEST_ROW(type, outstanding_count, OPTION_INTEGER, 1, 1, OUTSTANDING_MAX,                                    \
                     "requests of a flow that are under way at once"),                                                  \
-        REQUEST_ROW(type, flow_count, OPTION_INTEGER, 1, 1, FLOWS_MAX,                                                 \
+        REQUEST_ROW(type, flow_count, OPTION_INTEGER, 1, 1, FLOWS_OF_REQUESTS_MAX,                                     \
                     "connections or pairs of ports that requests go over, in turn"),                                   \
         {"wait_by", OPTION_CHOICE, offsetof(type, requests.wait_by), 0, 0, 0, flows_waits, FLOWS_WAIT_HELP},           \
         REQUEST_ROW(type, rate_pps, OPTION_NUMBER, 0, 0, 1e8,                                                          \

@@ -205,9 +205,19 @@ static bool tcp_meet(struct run *run, const struct socket_settings *settings, in
     return true;
 }
 
+void sockets_files(size_t count)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= 2 * count + 64)
+        return;
+    limit.rlim_cur = limit.rlim_max < 2 * count + 64 ? limit.rlim_max : 2 * count + 64;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
                       size_t count)
 {
+    sockets_files(count);
     if (!tcp_meet(run, settings, listener, flows, count))
         return false;
     buffers_at_connect(run, flows->list[0].descriptor);

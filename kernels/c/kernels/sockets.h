@@ -15,6 +15,9 @@ bool sockets_bind_source(struct run *run, const struct socket_settings *settings
 /* Whether so many flows find a port. */
 bool sockets_source_fits(struct run *run, const struct socket_settings *settings, size_t count);
 
+/* Many flows are more files than the soft limit lets a process have. */
+void sockets_files(size_t count);
+
 /* TCP: listen, then join from both sides; the first bytes are the session's token. */
 bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings, int *listener);
 /* `count` connections, those of the server in the order in which they came. What is granted is that of the first. */
@@ -33,7 +36,7 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
 /* One more pair of ports. The client waits until its token came back on it. */
 bool sockets_udp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows);
 /* A datagram that brings the token: a mark, the flow, the token. */
-enum { SOCKETS_JOIN_BYTES = 2 + CONTROL_TOKEN_BYTES };
+enum { SOCKETS_JOIN_BYTES = 3 + CONTROL_TOKEN_BYTES };
 double sockets_drops(const struct flows *flows); /* datagrams that full buffers refused; NAN when unknown */
 
 /* The head of each datagram: 8 bytes phase and sequence number, 8 bytes send stamp, both big-endian. */

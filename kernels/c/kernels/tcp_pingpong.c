@@ -60,7 +60,7 @@ struct tcp_pingpong {
     struct requests requests;
     size_t outstanding_max;
     uint64_t (*starts)[OUTSTANDING_MAX]; /* client: of each flow's requests under way, by number */
-    uint64_t begun[FLOWS_MAX], ended[FLOWS_MAX];
+    uint64_t begun[FLOWS_OF_REQUESTS_MAX], ended[FLOWS_OF_REQUESTS_MAX];
     size_t partial_count; /* flows whose message is not wholly in its socket */
     double retransmits_before;
 };

@@ -4,6 +4,7 @@
 #include "kernels/arrival.h"
 #include "kernels/companion.h"
 #include "kernels/giving.h"
+#include "kernels/lanes.h"
 #include "kernels/sockets.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ enum { READ_BYTES_MIN = 131072 }; /* the receiver reads at least this much at on
 struct tcp_stream_options {
     struct common_options common;
     int64_t message_bytes, read_bytes, direction, flow_count, wait_by, send_by;
+    struct lane_settings lanes;
     struct companion_settings companion;
     struct socket_settings sockets;
 };
@@ -28,7 +30,8 @@ static const struct option_row option_rows[] = {
                        "room that the receiver gives one call; 0: as message_bytes, 131072 at least"),
     OPTION_CHOICE_ROW(struct tcp_stream_options, direction, flows_directions, "which end sends"),
     OPTION_INTEGER_ROW(struct tcp_stream_options, flow_count, 1, 1, FLOWS_MAX,
-                       "TCP connections that send at once, served in turn by one thread of each end"),
+                       "TCP connections that send at once, served in turn by the threads of each end"),
+    OPTION_ROWS_LANES(struct tcp_stream_options),
     OPTION_ROW_WAIT(struct tcp_stream_options),
     OPTION_ROW_GIVING(struct tcp_stream_options),
     OPTION_ROWS_COMMON(struct tcp_stream_options),
@@ -44,6 +47,7 @@ struct tcp_stream_metrics {
         receive_window_bytes, flow_fairness_ratio, return_throughput_bps, return_sent_bytes, return_received_bytes,
         return_retransmit_count, zero_copy_count, zero_copy_copied_count;
     struct companion_metrics companion;
+    struct lane_metrics lanes;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -81,12 +85,16 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROWS_PER_BYTE(struct tcp_stream_metrics),
     METRIC_ROWS_CALLS(struct tcp_stream_metrics),
     METRIC_ROWS_COMPANION(struct tcp_stream_metrics),
+    METRIC_ROWS_LANES(struct tcp_stream_metrics),
 };
 
+/* Of each thread; what is of all of them, the first one has. */
 struct tcp_stream {
     struct companion *companion;
     int listener;
-    struct flows flows;
+    struct flows all, flows; /* of all threads, and of this one */
+    struct lanes lanes;
+    bool is_other; /* not of the first thread */
     struct giving giving;
     struct tcp_intervals intervals;
     char *out, *in;
@@ -115,6 +123,31 @@ static bool tcp_stream_listen(struct run *run)
            sockets_tcp_listen(run, &options->sockets, &state->listener);
 }
 
+static bool tcp_stream_part(struct run *run, void *to, size_t index, size_t count)
+{
+    const struct tcp_stream *first = run->state;
+    const struct tcp_stream_options *options = run->options;
+    struct tcp_stream *state = to;
+    state->is_other = state != first;
+    flows_part(&first->all, &state->flows, index, count);
+    state->in_bytes = first->in_bytes;
+    state->out = first->out;
+    if (run_receives(run))
+        state->in = run_noise(run, state->in_bytes);
+    for (size_t i = 0; i < state->flows.count && run_receives(run); i++)
+        arrivals_begin(&state->arrivals, state->flows.list[i].descriptor);
+    return flows_prepare(run, &state->flows, (enum flows_wait)options->wait_by) &&
+           (!run_sends(run) || giving_open(run, &state->giving, (enum giving_by)options->send_by, &state->flows,
+                                           state->out, (size_t)options->message_bytes));
+}
+
+static void tcp_stream_part_close(void *part)
+{
+    struct tcp_stream *state = part;
+    flows_forget(&state->flows);
+    giving_close(&state->giving);
+}
+
 static bool tcp_stream_open(struct run *run)
 {
     struct tcp_stream *state = run->state;
@@ -125,20 +158,13 @@ static bool tcp_stream_open(struct run *run)
                                                : bytes;
     if (run_sends(run))
         state->out = run_noise(run, bytes);
-    if (run_receives(run))
-        state->in = run_noise(run, state->in_bytes);
     if (!companion_open(run, &options->companion, &options->sockets, &state->companion) ||
-        !sockets_tcp_open(run, &options->sockets, &state->listener, &state->flows, (size_t)options->flow_count))
+        !sockets_tcp_open(run, &options->sockets, &state->listener, &state->all, (size_t)options->flow_count))
         return false;
-    for (size_t i = 0; i < state->flows.count; i++) {
-        if (run_receives(run))
-            arrivals_begin(&state->arrivals, state->flows.list[i].descriptor);
-        if (!sockets_timeout(run, state->flows.list[i].descriptor, block_limit_s))
+    for (size_t i = 0; i < state->all.count; i++)
+        if (!sockets_timeout(run, state->all.list[i].descriptor, block_limit_s))
             return false;
-    }
-    return flows_prepare(run, &state->flows, (enum flows_wait)options->wait_by) &&
-           (!run_sends(run) ||
-            giving_open(run, &state->giving, (enum giving_by)options->send_by, &state->flows, state->out, bytes));
+    return lanes_open(run, &state->lanes, &options->lanes, state->all.count, tcp_stream_part, tcp_stream_part_close);
 }
 
 /* Of what TCP_INFO says of each flow. */
@@ -155,28 +181,29 @@ static void tcp_stream_begin(struct run *run)
     struct tcp_stream *state = run->state;
     flows_begin(&state->flows);
     giving_begin(&state->giving, &state->flows);
+    lanes_begin(&state->lanes);
     tcp_intervals_begin(&state->intervals, (unsigned)run_common(run)->series_interval_ms);
-    for (size_t i = 0; i < state->flows.count && run->phase == PHASE_MEASURE && run_sends(run); i++)
-        tcp_intervals_flow(&state->intervals, state->flows.list[i].descriptor);
+    for (size_t i = 0; i < state->all.count && run->phase == PHASE_MEASURE && run_sends(run); i++)
+        tcp_intervals_flow(&state->intervals, state->all.list[i].descriptor);
     state->received_bytes = state->first_bytes = state->first_ns = state->last_ns = 0;
     state->stop_bytes = state->stop_ns = 0;
     state->arrivals.floor_ns = clock_now_ns(); /* all of the phase before has arrived */
-    state->retransmits_before = sum_of(&state->flows, tcp_info_retransmits);
-    state->window_before = sum_of(&state->flows, tcp_info_window);
+    state->retransmits_before = sum_of(&state->all, tcp_info_retransmits);
+    state->window_before = sum_of(&state->all, tcp_info_window);
 }
 
 static double tcp_stream_arrived_bytes(const struct run *run)
 {
     const struct tcp_stream *state = run->state;
-    return sum_of(&state->flows, tcp_info_arrived_bytes);
+    return sum_of(&state->all, tcp_info_arrived_bytes);
 }
 
 /* Linux takes back the congestion window of a connection that was idle for long (tcp_slow_start_after_idle). */
 static void tcp_stream_first_sent(struct run *run)
 {
     const struct tcp_stream *state = run->state;
-    double window = sum_of(&state->flows, tcp_info_window);
-    if (run->phase == PHASE_MEASURE && run_common(run)->warmup_s > 0 && state->flows.count == 1 &&
+    double window = sum_of(&state->all, tcp_info_window);
+    if (run->phase == PHASE_MEASURE && run_common(run)->warmup_s > 0 && state->all.count == 1 &&
         window < 0.8 * state->window_before)
         run_warn(run, "warmup_undone",
                  "the congestion window fell from %.0f to %.0f segments in the pause between warm-up and measurement",
@@ -246,6 +273,8 @@ static enum step tcp_stream_get(struct run *run, struct flow *flow, int flags)
     state->last_ns = run->now_ns;
     flow->bytes += (uint64_t)got;
     state->received_bytes += (uint64_t)got;
+    if (state->is_other)
+        lane_arrived(run, state->received_bytes, state->last_ns);
     run_arrived(run, run->now_ns, (double)got);
     return run->both_send ? STEP_MOVED : STEP_OPERATION;
 }
@@ -253,11 +282,14 @@ static enum step tcp_stream_get(struct run *run, struct flow *flow, int flags)
 static bool tcp_stream_all_here(struct run *run)
 {
     struct tcp_stream *state = run->state;
-    if (run->peer_stopped && !state->stop_ns) {
-        state->stop_ns = state->last_ns;
-        state->stop_bytes = state->received_bytes;
+    if (!run->peer_stopped)
+        return false;
+    uint64_t last_ns = state->last_ns, bytes = state->received_bytes + lanes_arrived(&state->lanes, &last_ns);
+    if (!state->stop_ns) {
+        state->stop_ns = last_ns;
+        state->stop_bytes = bytes;
     }
-    return run->peer_stopped && state->received_bytes >= run->peer_sent_bytes;
+    return bytes >= run->peer_sent_bytes;
 }
 
 /* The message under way at the stop stays a part of one: the next phase begins with a new one. */
@@ -268,9 +300,38 @@ static enum step tcp_stream_step(struct run *run)
     struct tcp_stream *state = run->state;
     if (run_sends(run))
         tcp_intervals_look(&state->intervals, run->phase_start_ns, run->now_ns);
-    if (run_receives(run) && tcp_stream_all_here(run))
+    if (!lanes_step(&state->lanes))
+        return STEP_FAILED;
+    if (!state->is_other && run_receives(run) && tcp_stream_all_here(run))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &receiver : &sender);
+}
+
+static void tcp_stream_halt(struct run *run)
+{
+    struct tcp_stream *state = run->state;
+    lanes_halt(&state->lanes);
+}
+
+/* What the threads brought is added, once. */
+static void tcp_stream_end(struct run *run)
+{
+    struct tcp_stream *state = run->state;
+    lanes_end(&state->lanes);
+    for (size_t i = 0; i < state->lanes.count; i++) {
+        struct tcp_stream *part = i ? state->lanes.list[i].run.state : state;
+        for (size_t f = 0; f < part->flows.count; f++)
+            state->all.list[f * state->lanes.count + i].bytes = part->flows.list[f].bytes;
+        if (!i)
+            continue;
+        state->received_bytes += part->received_bytes;
+        if (part->first_ns && (!state->first_ns || part->first_ns < state->first_ns)) {
+            state->first_ns = part->first_ns;
+            state->first_bytes = part->first_bytes;
+        }
+        state->last_ns = part->last_ns > state->last_ns ? part->last_ns : state->last_ns;
+        giving_join(&state->giving, &part->giving, &part->flows);
+    }
 }
 
 static void tcp_stream_report_sender(struct run *run)
@@ -285,7 +346,7 @@ static void tcp_stream_report_sender(struct run *run)
         tcp_intervals_json(&state->intervals, i, &json);
         run_column(run, back, tcp_intervals_name(i), &json);
     }
-    double again = sum_of(&state->flows, tcp_info_retransmits) - state->retransmits_before;
+    double again = sum_of(&state->all, tcp_info_retransmits) - state->retransmits_before;
     *(back ? &metrics->return_sent_bytes : &metrics->sent_bytes) = (double)run->sent_bytes;
     *(back ? &metrics->return_retransmit_count : &metrics->retransmit_count) = again;
     if (back)
@@ -296,8 +357,8 @@ static void tcp_stream_report_sender(struct run *run)
         metrics->zero_copy_copied_count = (double)state->giving.copied_count;
     }
     metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->sent_end_ns - run->phase_start_ns);
-    metrics->receive_window_bytes = sum_of(&state->flows, tcp_info_peer_window_bytes);
-    metrics->tcp_round_trip_ns = sum_of(&state->flows, tcp_info_round_trip_ns) / (double)state->flows.count;
+    metrics->receive_window_bytes = sum_of(&state->all, tcp_info_peer_window_bytes);
+    metrics->tcp_round_trip_ns = sum_of(&state->all, tcp_info_round_trip_ns) / (double)state->all.count;
 }
 
 static void tcp_stream_report_receiver(struct run *run)
@@ -308,8 +369,8 @@ static void tcp_stream_report_receiver(struct run *run)
     arrivals_report(run, &state->arrivals);
     *(back ? &metrics->return_received_bytes : &metrics->received_bytes) = (double)state->received_bytes;
     run_ramp(run);
-    if (state->flows.count > 1 && !back)
-        metrics->flow_fairness_ratio = flows_fairness(&state->flows);
+    if (state->all.count > 1 && !back)
+        metrics->flow_fairness_ratio = flows_fairness(&state->all);
     /* The last flows to end, and what they send again, leave the line idle: not the time of the stream. */
     bool until_stop = state->stop_bytes > state->first_bytes + state->received_bytes / 2;
     uint64_t bytes = (until_stop ? state->stop_bytes : state->received_bytes) - state->first_bytes;
@@ -324,9 +385,11 @@ static void tcp_stream_report_receiver(struct run *run)
 
 static void tcp_stream_report(struct run *run)
 {
-    const struct tcp_stream *state = run->state;
+    struct tcp_stream *state = run->state;
+    struct tcp_stream_metrics *metrics = run->metrics;
     const struct tcp_stream_options *options = run->options;
-    socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_STREAM);
+    socket_options_granted(run, state->all.list[0].descriptor, &options->sockets, SOCK_STREAM);
+    lanes_report(&state->lanes, &metrics->lanes);
     if (run->is_active || run->both_send)
         tcp_stream_report_sender(run);
     if (run_receives(run))
@@ -346,8 +409,9 @@ static void tcp_stream_close(struct run *run)
     companion_close(state->companion);
     if (state->listener > 0)
         close(state->listener);
-    flows_close(&state->flows);
-    giving_close(&state->giving);
+    lanes_close(&state->lanes);
+    tcp_stream_part_close(state);
+    flows_close(&state->all);
     tcp_intervals_free(&state->intervals);
 }
 
@@ -370,6 +434,8 @@ const struct kernel kernel_tcp_stream = {
     .open = tcp_stream_open,
     .begin = tcp_stream_begin,
     .step = tcp_stream_step,
+    .halt = tcp_stream_halt,
+    .end = tcp_stream_end,
     .arrived_bytes = tcp_stream_arrived_bytes,
     .moment = tcp_stream_moment,
     .report = tcp_stream_report,

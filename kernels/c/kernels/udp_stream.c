@@ -1,6 +1,7 @@
 /* udp_stream: numbered, stamped datagrams at a set rate; what arrived is counted at the receiver. */
 #include "base/sequence.h"
 #include "kernels/companion.h"
+#include "kernels/lanes.h"
 #include "kernels/packets.h"
 #include "kernels/sockets.h"
 
@@ -23,6 +24,7 @@ struct udp_stream_options {
     int64_t message_bytes, direction, flow_count, wait_by, pacing;
     double rate_bps, settle_s;
     struct packet_settings packets;
+    struct lane_settings lanes;
     struct companion_settings companion;
     struct socket_settings sockets;
 };
@@ -32,7 +34,8 @@ static const struct option_row option_rows[] = {
                        "payload of one datagram, its first 16 bytes number and stamp; 1452 fits 1500 bytes with IPv6"),
     OPTION_CHOICE_ROW(struct udp_stream_options, direction, flows_directions, "which end sends"),
     OPTION_INTEGER_ROW(struct udp_stream_options, flow_count, 1, 1, FLOWS_MAX,
-                       "pairs of ports that datagrams go between, in turn, served by one thread of each end"),
+                       "pairs of ports that datagrams go between, in turn, served by the threads of each end"),
+    OPTION_ROWS_LANES(struct udp_stream_options),
     OPTION_ROW_WAIT(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, rate_bps, 1e9, 0, 1e13,
                       "payload bits per second that the sender aims at, over all flows; 0: as fast as it can"),
@@ -62,6 +65,7 @@ struct udp_stream_metrics {
     struct udp_way way, back;
     double flow_fairness_ratio;
     struct companion_metrics companion;
+    struct lane_metrics lanes;
 };
 
 #define WAY_ROW(name, field, better, help) {name, better, offsetof(struct udp_stream_metrics, field), help}
@@ -109,6 +113,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROWS_PER_BYTE(struct udp_stream_metrics),
     METRIC_ROWS_CALLS(struct udp_stream_metrics),
     METRIC_ROWS_COMPANION(struct udp_stream_metrics),
+    METRIC_ROWS_LANES(struct udp_stream_metrics),
 };
 
 /* Receiver, of one flow. */
@@ -118,10 +123,15 @@ struct udp_arrivals {
     bool any;
 };
 
+/* Of each thread; what is of all of them, the first one has. */
 struct udp_stream {
     struct companion *companion;
     int listener;
-    struct flows flows;
+    struct flows all, flows; /* of all threads, and of this one */
+    struct lanes lanes;
+    bool is_other; /* not of the first thread */
+    uint64_t opened_ns;
+    double lane_share; /* of the gap: when this thread's first datagram is due */
     struct packets packets;
     size_t bytes;
     double gap_ns;      /* sender: between datagrams; 0: none */
@@ -133,7 +143,7 @@ struct udp_stream {
     uint64_t sent_first_ns, sent_last_ns; /* of what arrived, by the sender's clock */
     struct settling settling;
     double transit_change_sum_ns, drops_before;
-    uint64_t transit_change_count;
+    uint64_t transit_change_count, reordered_count, duplicate_count;
 };
 
 static bool udp_stream_server_sends(const void *options)
@@ -154,38 +164,60 @@ static bool udp_stream_listen(struct run *run)
            sockets_udp_listen(run, &options->sockets, &state->listener);
 }
 
+static bool udp_stream_part(struct run *run, void *to, size_t index, size_t count)
+{
+    const struct udp_stream *first = run->state;
+    const struct udp_stream_options *options = run->options;
+    struct udp_stream *state = to;
+    state->is_other = state != first;
+    state->bytes = (size_t)options->message_bytes;
+    packets_new(run, &state->packets, &options->packets, state->bytes);
+    if (options->rate_bps > 0)
+        state->gap_ns = (double)count * (double)state->bytes * 8e9 / options->rate_bps;
+    state->lane_share = (double)index / (double)count;
+    flows_part(&first->all, &state->flows, index, count);
+    state->flows.spin_to_due = options->pacing == PACING_SPIN;
+    state->arrived = memory_new(state->flows.count, sizeof *state->arrived);
+    for (size_t i = 0; i < state->flows.count; i++) {
+        int descriptor = state->flows.list[i].descriptor;
+        if (run_receives(run))
+            arrivals_begin(&state->arrivals, descriptor);
+        state->arrivals.floor_ns = first->opened_ns; /* tokens that came again may lie there */
+        if (!packets_socket(run, &state->packets, &options->packets, descriptor, !state->is_other && i == 0) ||
+            !sockets_timeout(run, descriptor, block_limit_s))
+            return false;
+    }
+    return flows_prepare(run, &state->flows, (enum flows_wait)options->wait_by);
+}
+
+static void udp_stream_part_close(void *part)
+{
+    struct udp_stream *state = part;
+    flows_forget(&state->flows);
+    packets_free(&state->packets);
+    free(state->arrived);
+}
+
 static bool udp_stream_open(struct run *run)
 {
     struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
-    struct flows *flows = &state->flows;
-    state->bytes = (size_t)options->message_bytes;
-    packets_new(run, &state->packets, &options->packets, state->bytes);
-    if (options->rate_bps > 0)
-        state->gap_ns = (double)state->bytes * 8e9 / options->rate_bps;
-    flows->spin_to_due = options->pacing == PACING_SPIN;
     prctl(PR_SET_TIMERSLACK, 1UL); /* else every nap is 50 us longer */
-    if (!companion_open(run, &options->companion, &options->sockets, &state->companion) ||
-        !sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, flows, (size_t)options->flow_count))
-        return false;
-    state->arrived = memory_new(flows->count, sizeof *state->arrived);
-    for (size_t i = 0; i < flows->count; i++) {
-        int descriptor = flows->list[i].descriptor;
-        if (run_receives(run))
-            arrivals_begin(&state->arrivals, descriptor);
-        if (!packets_socket(run, &state->packets, &options->packets, descriptor, i == 0) ||
-            !sockets_timeout(run, descriptor, block_limit_s))
-            return false;
-    }
-    return flows_prepare(run, flows, (enum flows_wait)options->wait_by);
+    state->opened_ns = clock_now_ns();
+    return companion_open(run, &options->companion, &options->sockets, &state->companion) &&
+           sockets_udp_open(run, &options->sockets, (size_t)options->message_bytes, &state->listener, &state->all,
+                            (size_t)options->flow_count) &&
+           lanes_open(run, &state->lanes, &options->lanes, state->all.count, udp_stream_part, udp_stream_part_close);
 }
 
 static void udp_stream_begin(struct run *run)
 {
     struct udp_stream *state = run->state;
     flows_begin(&state->flows);
+    lanes_begin(&state->lanes);
     for (size_t i = 0; i < state->flows.count; i++) {
-        sequence_clear(&state->arrived[i].sequence);
+        if (state->arrived[i].sequence.next) /* 128 KiB a flow are not touched for nothing */
+            sequence_clear(&state->arrived[i].sequence);
         state->arrived[i].any = false;
     }
     state->origin_ns = state->slip_count = state->late_max_ns = 0;
@@ -194,7 +226,7 @@ static void udp_stream_begin(struct run *run)
     state->settling = (struct settling){0};
     state->transit_change_sum_ns = 0;
     state->transit_change_count = 0;
-    state->drops_before = sockets_drops(&state->flows);
+    state->drops_before = sockets_drops(&state->all);
 }
 
 static uint64_t udp_stream_due(struct run *run)
@@ -205,7 +237,7 @@ static uint64_t udp_stream_due(struct run *run)
     if (state->gap_ns <= 0)
         return 0;
     if (!state->origin_ns)
-        state->origin_ns = run->phase_start_ns;
+        state->origin_ns = run->phase_start_ns + (uint64_t)(state->gap_ns * state->lane_share);
     return state->origin_ns + (uint64_t)fmin(state->gap_ns * (double)run->sent_count, never_ns);
 }
 
@@ -316,7 +348,19 @@ static enum step udp_stream_get(struct run *run, struct flow *flow, int flags)
     if (state->unique_count == before)
         return STEP_MOVED;
     state->settling.read_ns = run->now_ns;
+    if (state->is_other)
+        lane_arrived(run, state->unique_count, run->now_ns);
     return run->both_send ? STEP_MOVED : STEP_OPERATION;
+}
+
+static bool udp_stream_settled(struct run *run)
+{
+    struct udp_stream *state = run->state;
+    const struct udp_stream_options *options = run->options;
+    return run->peer_stopped &&
+           datagrams_settled(run, &state->settling,
+                             state->unique_count + lanes_arrived(&state->lanes, &state->settling.read_ns),
+                             options->settle_s);
 }
 
 static enum step udp_stream_step(struct run *run)
@@ -324,10 +368,54 @@ static enum step udp_stream_step(struct run *run)
     static const struct flow_events sender = {udp_stream_due, udp_stream_put, NULL},
                                     both = {udp_stream_due, udp_stream_put, udp_stream_get};
     struct udp_stream *state = run->state;
-    if (run_receives(run) && datagrams_settled(run, &state->settling, state->unique_count,
-                                               ((const struct udp_stream_options *)run->options)->settle_s))
+    if (!lanes_step(&state->lanes))
+        return STEP_FAILED;
+    if (!state->is_other && run_receives(run) && udp_stream_settled(run))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &both : &sender);
+}
+
+static void udp_stream_halt(struct run *run)
+{
+    struct udp_stream *state = run->state;
+    lanes_halt(&state->lanes);
+}
+
+static uint64_t least_of(uint64_t one, uint64_t other)
+{
+    return !one || (other && other < one) ? other : one;
+}
+
+static uint64_t most_of(uint64_t one, uint64_t other)
+{
+    return other > one ? other : one;
+}
+
+/* What the threads sent and received is added, once. */
+static void udp_stream_end(struct run *run)
+{
+    struct udp_stream *state = run->state;
+    lanes_end(&state->lanes);
+    state->reordered_count = state->duplicate_count = 0;
+    for (size_t i = 0; i < state->lanes.count; i++) {
+        const struct udp_stream *part = i ? state->lanes.list[i].run.state : state;
+        for (size_t f = 0; f < part->flows.count; f++) {
+            state->all.list[f * state->lanes.count + i].bytes = part->flows.list[f].bytes;
+            state->reordered_count += part->arrived[f].sequence.reordered_count;
+            state->duplicate_count += part->arrived[f].sequence.duplicate_count;
+        }
+        if (!i)
+            continue;
+        state->slip_count += part->slip_count;
+        state->late_max_ns = most_of(state->late_max_ns, part->late_max_ns);
+        state->unique_count += part->unique_count;
+        state->first_ns = least_of(state->first_ns, part->first_ns);
+        state->last_ns = most_of(state->last_ns, part->last_ns);
+        state->sent_first_ns = least_of(state->sent_first_ns, part->sent_first_ns);
+        state->sent_last_ns = most_of(state->sent_last_ns, part->sent_last_ns);
+        state->transit_change_sum_ns += part->transit_change_sum_ns;
+        state->transit_change_count += part->transit_change_count;
+    }
 }
 
 /* Nothing arrives faster than it was sent, but for what a queue held back and handed over at once. */
@@ -353,15 +441,12 @@ static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
     way->received_count = received;
     way->lost_count = fmax(sent - received, 0);
     way->lost_ratio = sent > 0 ? way->lost_count / sent : (double)NAN;
-    way->reordered_count = way->duplicate_count = 0;
-    for (size_t i = 0; i < state->flows.count; i++) {
-        way->reordered_count += (double)state->arrived[i].sequence.reordered_count;
-        way->duplicate_count += (double)state->arrived[i].sequence.duplicate_count;
-    }
+    way->reordered_count = (double)state->reordered_count;
+    way->duplicate_count = (double)state->duplicate_count;
     if (!state->packets.merged) /* the system counts messages, whatever was merged into them */
-        way->socket_drop_count = sockets_drops(&state->flows) - state->drops_before;
-    if (state->flows.count > 1 && way == &metrics->way)
-        metrics->flow_fairness_ratio = flows_fairness(&state->flows);
+        way->socket_drop_count = sockets_drops(&state->all) - state->drops_before;
+    if (state->all.count > 1 && way == &metrics->way)
+        metrics->flow_fairness_ratio = flows_fairness(&state->all);
     if (state->last_ns <= state->first_ns) {
         run_invalid(run, "fewer than two datagrams arrived of %.0f sent", sent);
         return;
@@ -385,10 +470,11 @@ static void udp_stream_report_sender(struct run *run, struct udp_way *way)
 
 static void udp_stream_report(struct run *run)
 {
-    const struct udp_stream *state = run->state;
+    struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
     struct udp_stream_metrics *metrics = run->metrics;
-    socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
+    lanes_report(&state->lanes, &metrics->lanes);
+    socket_options_granted(run, state->all.list[0].descriptor, &options->sockets, SOCK_DGRAM);
     bool back = run->both_send && run->is_server; /* what the server sends, and the client receives */
     if (run->is_active || run->both_send)
         udp_stream_report_sender(run, back ? &metrics->back : &metrics->way);
@@ -409,9 +495,9 @@ static void udp_stream_close(struct run *run)
     companion_close(state->companion);
     if (state->listener > 0)
         close(state->listener);
-    flows_close(&state->flows);
-    packets_free(&state->packets);
-    free(state->arrived);
+    lanes_close(&state->lanes);
+    udp_stream_part_close(state);
+    flows_close(&state->all);
 }
 
 const struct kernel kernel_udp_stream = {
@@ -432,6 +518,8 @@ const struct kernel kernel_udp_stream = {
     .open = udp_stream_open,
     .begin = udp_stream_begin,
     .step = udp_stream_step,
+    .halt = udp_stream_halt,
+    .end = udp_stream_end,
     .moment = udp_stream_moment,
     .report = udp_stream_report,
     .close = udp_stream_close,
