@@ -19,8 +19,11 @@ import select
 import shutil
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import wraps
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -573,3 +576,37 @@ class _Aside:
 def _no_room(error: OSError) -> HpcqError:
     words = f"{tempfile.gettempdir()}: cannot be written: {error.strerror}"
     return HpcqError(words, "TMPDIR names a folder with more room; --limit asks for fewer rows")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Verbs that may have to read a million results.
+
+
+#: When a person at a terminal is told that a verb still works, from its start.
+TOLD_AFTER_S = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+def says_that_it_works(verb: Callable[..., int]) -> Callable[..., int]:
+    """A verb that says on a terminal's standard error that it still reads and judges, where that takes more than 2 s."""
+
+    @wraps(verb)
+    def patient(*words: Any, **named: Any) -> int:
+        if not sys.stderr.isatty():
+            return verb(*words, **named)
+        done, begun = threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            for after_s in TOLD_AFTER_S:
+                if done.wait(max(0.0, after_s - (time.monotonic() - begun))):
+                    return
+                print(f"still reading and judging, since {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            return verb(*words, **named)
+        finally:
+            done.set()
+            teller.join()
+
+    return patient

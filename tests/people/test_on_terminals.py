@@ -17,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.cli.output import Column, fitted, sparkline, wrapped
+from hpcq.cli import output
+from hpcq.cli.output import Column, fitted, says_that_it_works, sparkline, wrapped
 from hpcq.cli.run.campaigns import _ended_lines, progress_bar
 from hpcq.runner.live import ClusterStatus, Watch
 from tests.history.histories import History
+from tests.kernels.kernel_programs import wait_for
 from tests.pages.test_narrow_terminals import Terminal
 from tests.store.run_folders import RunBuilder, load
 
@@ -52,6 +54,7 @@ def recording(found, columns, title, out):
              for text in [output.head(one), *output.cells(one, fields)]]
     tables.append([verb, [" ".join(text.split()) for text in shown]])
 output.print_fitted = recording
+output.TOLD_AFTER_S = ()
 codes = {}
 for verb in json.loads(sys.argv[1]):
     plain = verb.split()[0] in {"kernels", "schedule", "cluster"}
@@ -206,6 +209,23 @@ def test_a_bar_with_the_time_left(measured: int, words: str) -> None:
 
 
 @pytest.mark.promise("The line above a history shows its lowest and highest level.")
+@pytest.mark.promise("A verb that reads and judges for more than two seconds says on a terminal that it still does.")
+def test_a_verb_that_takes_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(output, "TOLD_AFTER_S", (0.0,))
+    monkeypatch.setattr(sys, "stderr", said)
+
+    @says_that_it_works
+    def verb(words: str) -> int:
+        if said.isatty():
+            wait_for(lambda: words in said.getvalue())
+        return 3
+
+    assert (verb("a pipe"), said.getvalue()) == (3, "")
+    monkeypatch.setattr(said, "isatty", lambda: True)
+    assert verb("still reading and judging, since 0 s") == 3
+
+
 def test_a_history_in_one_line() -> None:
     assert sparkline([1e9, 2e9, 8e9, 8e9], "bps") == "▁▂██  1 Gbit/s to 8 Gbit/s"
     assert sparkline([5.0] * 3, None).startswith("▁▁▁  5")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.output import check_target, print_json, print_words
+from hpcq.cli.output import check_target, print_json, print_words, says_that_it_works
 from hpcq.errors import UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of, human
@@ -249,6 +249,7 @@ def _blame_json(found: Blame) -> dict[str, Any]:
 )
 @database_option
 @json_option
+@says_that_it_works
 def blame(  # noqa: PLR0917 - Click passes by name
     pairs_file: str | None,
     runs: Sequence[str],

@@ -11,7 +11,7 @@ import click
 
 from hpcq.cli.judge.regressions import pairs_json
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
-from hpcq.cli.output import Column, print_json, print_rows, print_words, verdict_style
+from hpcq.cli.output import Column, print_json, print_rows, print_words, says_that_it_works, verdict_style
 from hpcq.cli.read.results import print_flaws
 from hpcq.errors import Exit
 from hpcq.nodelist import names_several, nodes_of
@@ -53,6 +53,7 @@ _COMPARED = (
 @filter_options
 @database_option
 @json_option
+@says_that_it_works
 def compare(  # noqa: PLR0917 - Click passes by name
     a: str, b: str, everything: bool, wanted: Selection, database: Path, as_json: bool
 ) -> int:

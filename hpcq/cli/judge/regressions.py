@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
-from hpcq.cli.output import print_json, print_words
+from hpcq.cli.output import print_json, print_words, says_that_it_works
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
@@ -177,6 +177,7 @@ _COUNTS = ("series_count", "judged_count", "too_few_count", "disturbed_count", "
 @filter_options
 @database_option
 @json_option
+@says_that_it_works
 def regressions(  # noqa: PLR0917 - Click passes by name
     since: str,
     against: str | None,

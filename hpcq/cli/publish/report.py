@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import database_option, filter_options, json_option, runs_option, since_option
-from hpcq.cli.output import check_target, print_json, print_words
+from hpcq.cli.output import check_target, print_json, print_words, says_that_it_works
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _STRETCH = "90d"
 @database_option
 @runs_option
 @json_option
+@says_that_it_works
 def report(  # noqa: PLR0917 - Click passes by name
     run: str | None,
     path: Path | None,

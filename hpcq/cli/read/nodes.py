@@ -21,7 +21,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, cell, print_json, print_rows, print_words, verdict_style
+from hpcq.cli.output import Column, cell, print_json, print_rows, print_words, says_that_it_works, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ _USED = {
 @limit_option()
 @database_option
 @json_option
+@says_that_it_works
 def nodes(  # noqa: PLR0917 - Click passes by name
     name: str | None,
     since: str,

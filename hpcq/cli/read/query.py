@@ -25,7 +25,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, json_text, plain_lines, print_rows, print_words, verdict_style
+from hpcq.cli.output import Column, json_text, plain_lines, print_rows, print_words, says_that_it_works, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ _USED = {
 @filters_without("metric")
 @database_option
 @json_option
+@says_that_it_works
 def runs(  # noqa: PLR0917 - Click passes by name
     campaign: str | None, since: str | None, limit: int, cost: bool, wanted: Selection, database: Path, as_json: bool
 ) -> int:
