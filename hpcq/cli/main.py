@@ -404,7 +404,7 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
         return _usage(error, arguments)
     if isinstance(error, HpcqError):
         typed = error.exit_code == Exit.USAGE and error.message.startswith(("-", "'"))  # and not written in a file
-        complain(error.message, error.hint or (_help_of(arguments) if typed else None))
+        complain(error.message, error.hint or (f"{path_of(hpcq, arguments)} --help" if typed else None))
         return error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         queues = next((word for word in arguments if not word.startswith("-")), "") in _QUEUING
@@ -421,12 +421,6 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
         )
         return Exit.ERROR
     raise error
-
-
-def _help_of(arguments: Sequence[str]) -> str:
-    """The hint of last resort: the help of the verb."""
-
-    return f"{path_of(hpcq, arguments)} --help"
 
 
 def _of_output(error: BaseException) -> HpcqError | None:

@@ -109,7 +109,8 @@ def translated(content: Mapping[str, Any], kernel: Kernel, parameters: Mapping[s
     """
     described = kernel.described
     assert described is not None  # noqa: S101 - the caller has looked
-    line = {**content, "warnings": list(_list(content.get("warnings")))}
+    warnings = content.get("warnings")
+    line = {**content, "warnings": list(warnings) if isinstance(warnings, list) else []}
     if content.get("kernel") != PROGRAM:
         return line
     line |= {"kernel": kernel.name, "options": dict(parameters), **told_of(kernel, parameters)}
@@ -183,10 +184,6 @@ def _keep(line: dict[str, Any], outputs: Mapping[str, Any]) -> None:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.pairing import Compared, Pairing
     from hpcq.analysis.standing import ClusterCause, Standing
     from hpcq.store.history import MetricRow, SeriesRow
-    from hpcq.store.selection import Selection, Window
+    from hpcq.store.selection import Selection
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally
 
@@ -80,7 +80,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     with reading(database) as connection:
         found, metrics = chosen(connection, wanted)
         windows = [window(connection, text) for text in (a, b)]
-        same = _are_the_same(*windows)
+        same = len({replace(one, text="") for one in windows}) == 1  # however they are written
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
         ends = {(row.cluster, row.client, row.server) for row in found}
         known = () if wanted.facts else standings(connection, {row.cluster for row in found}, b, wanted.metric)
@@ -140,11 +140,6 @@ def _print_told(told: Iterable[ClusterCause], failed: Sequence[FailedGate]) -> N
 
     for line in (*(one.words for one in told), *failed_lines(failed)):
         print_words(f"in B {line}")
-
-
-def _are_the_same(a: Window, b: Window) -> bool:
-    """Whether two windows select the same results, however they are written."""
-    return replace(a, text="") == replace(b, text="")
 
 
 def _beside_nights(one: Pairing, standings: Mapping[str, Standing]) -> Pairing:

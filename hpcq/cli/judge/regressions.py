@@ -63,7 +63,8 @@ def print_block(block: Block, states: Mapping[int, str | None], *, everything: b
     word = block.direction if sure else f"perhaps {block.direction}"
     count = f"{len(block.members)} of {units.count_of(block.judged_count, 'series')}"
     since = f", since {_minute(block.since_utc)}" if block.since_utc else ""
-    print_words(f"{word}: {block.kind} {_block_name(block)}: {count}{_change_of(block)}{since}{_bracketed(marks)}")
+    name = block.name if block.kind == "cluster" else f"{block.cluster}/{block.name}"
+    print_words(f"{word}: {block.kind} {name}: {count}{_change_of(block)}{since}{_bracketed(marks)}")
     if block.own_build:
         print_words("    hpcq's own program changed there: this is no change of the machine until the old program shows it too")
     for words in block.causes[:_BLOCK_LINES]:
@@ -113,10 +114,6 @@ def pairs_json(pairs: PairsOfSet) -> dict[str, Any]:
         "without_pair": list(pairs.without_pair),
         "words": pairs.words,
     }
-
-
-def _block_name(block: Block) -> str:
-    return block.name if block.kind == "cluster" else f"{block.cluster}/{block.name}"
 
 
 def _change_of(block: Block) -> str:

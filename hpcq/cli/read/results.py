@@ -351,16 +351,12 @@ def print_summaries(
         {
             **as_mapping(one),
             "size_text": one.size_text,
-            "disturbed": _disturbed(one),
+            "disturbed": f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0",
             "network": named.get((one.cluster, one.network), one.network),
         }
         for one in summaries
     ]
     print_rows(cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
-
-
-def _disturbed(one: Summary) -> str:
-    return f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -591,7 +587,8 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
     from hpcq.store import query
     from hpcq.store.query import lost_tries
 
-    rows = [_result_json(row) for row in in_metric_of(connection, query.results(connection, selection), shown.metric)]
+    found = in_metric_of(connection, query.results(connection, selection), shown.metric)
+    rows = [{**as_mapping(row), "parameters": json.loads(row.parameters)} for row in found]
     rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
     told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": rows}
@@ -708,10 +705,6 @@ def _run_json(
         "gates": [gate_json(one) for one in judged.gates],
         "findings": [asdict(one) for one in findings],
     }
-
-
-def _result_json(row: ResultRow) -> dict[str, Any]:
-    return {**as_mapping(row), "parameters": json.loads(row.parameters)}
 
 
 def _print_each(connection: Connection, selection: Selection, shown: _Shown) -> None:

@@ -19,7 +19,7 @@ from hpcq.definition.model import NOBODY_ELSE
 from hpcq.errors import HpcqError, UserError
 from hpcq.own_folder import entering
 from hpcq.render import render
-from hpcq.scheduler.base import Partition, Scheduler, SiteSurvey
+from hpcq.scheduler.base import Scheduler, SiteSurvey
 from hpcq.scheduler.kinds import DESCRIPTIONS, commands_environment, describe, make
 from hpcq.scheduler.types import SchedulerSettings
 from hpcq.transport import Here, Ssh, Transport, quote
@@ -422,11 +422,8 @@ def _partition(survey: SiteSurvey, wanted: str | None, ask: Ask) -> str | None:
     taking.sort(key=lambda one: (one.is_default, one.idle_count), reverse=True)
     if len(taking) == 1:
         return taking[0].name
-    return ask("partition of the jobs", "--partition", [Choice(one.name, _with_default(one)) for one in taking])
-
-
-def _with_default(one: Partition) -> str:
-    return f"{one.words()}{' (the default)' if one.is_default else ''}"
+    choices = [Choice(one.name, f"{one.words()}{' (the default)' if one.is_default else ''}") for one in taking]
+    return ask("partition of the jobs", "--partition", choices)
 
 
 def _ask_node(

@@ -483,7 +483,8 @@ class ClusterLoader(PlanRows):
             raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}") from error
         attempts = self._attempts(jobs)
         placeholders = placeholders_of(self._database, self.run_cluster_id)
-        self._next_result_id = self._highest_result_id() + 1
+        highest = self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0]
+        self._next_result_id = int(highest) + 1
         for job in jobs.values():
             for attempt, attempt_id in attempts.get(job.name, ()):
                 self._load_attempt(job, attempt, attempt_id, placeholders)
@@ -511,9 +512,6 @@ class ClusterLoader(PlanRows):
             "SELECT path, ingest_file_id, sha256 FROM ingest_file WHERE run_cluster_id = ?", (self.run_cluster_id,)
         )
         return {path: KnownFile(key, sha256, *results.get(key, (None, None))) for path, key, sha256 in files}
-
-    def _highest_result_id(self) -> int:
-        return int(self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0])
 
     def _load_attempt(self, job: JobKeys, attempt: Attempt, attempt_id: int, placeholders: Placeholders) -> None:
         folder = self._attempt_folder(attempt)
