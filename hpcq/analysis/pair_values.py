@@ -104,34 +104,6 @@ def boots_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict
     return found
 
 
-def hardware_of(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, str]:
-    """By node, its CPU and network cards in one line, from the facts of these runs; nodes without facts are left out.
-
-    Drivers, link widths and the speed that a link came up with are no hardware: a wrong one is a fault. Only where no
-    card is identified, its speed stands for it.
-    """
-    facts: dict[str, dict[str, str]] = {}
-    names = "f.name IN ('cpu.model', 'cpu.part') OR f.name LIKE 'nic.%.pci_vendor' OR f.name LIKE 'nic.%.pci_device'"
-    speeds = "f.name LIKE 'nic.%.speed_maximum_bps' OR f.name LIKE 'nic.%speed_bps' OR f.name LIKE 'nic.%.speed_mbps'"
-    for node, name, value in database.execute(
-        "SELECT DISTINCT n.name, f.name, f.value FROM node_facts nf JOIN attempt a ON a.attempt_id = nf.attempt_id"
-        " JOIN job j ON j.job_id = a.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
-        " JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN node n ON n.node_id = nf.node_id"
-        " JOIN fact_set_part sp ON sp.fact_set_id = nf.fact_set_id JOIN fact f ON f.fact_part_id = sp.fact_part_id"
-        f" WHERE c.name = ? AND rc.run_id IN ({_ids(run_ids)}) AND ({names} OR {speeds}) ORDER BY nf.attempt_id",
-        (cluster,),
-    ):
-        facts.setdefault(str(node), {})[str(name)] = str(value)
-    found = {}
-    for node, known in facts.items():
-        cpu = known.get("cpu.model") or known.get("cpu.part") or ""
-        cards = sorted({value for name, value in known.items() if name.endswith(("pci_vendor", "pci_device"))})
-        able = sorted({value for name, value in known.items() if name.endswith("speed_maximum_bps")})
-        speed = sorted({value for name, value in known.items() if "speed" in name})
-        found[node] = "; ".join([cpu, *(cards or able or speed)])
-    return found
-
-
 def results_of_node(database: Connection, cluster: str, node: str, run_ids: Sequence[int], most: int = 10) -> list[int]:
     """Newest measured results of a node in these runs: at most `most` as client, and as many as server.
 

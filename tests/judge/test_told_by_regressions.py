@@ -58,3 +58,26 @@ def test_a_site_where_nothing_happens_has_no_cause(importing: Importing) -> None
     importing.bring(rows_of(draw(Site(16, 40, "gauss2", "fixed"), seed=5)))
     said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", expect=0))
     assert said["causes"] == []
+
+
+@pytest.mark.promise("A node of an older generation is not told slow; a new node is compared with those of its own hardware.")
+def test_a_new_node_is_held_against_its_own_hardware(importing: Importing) -> None:
+    random = np.random.default_rng(5)
+    made = {f"new{number}": 1.0 for number in range(12)} | {f"old{number}": 0.6 for number in range(10)}
+    late = {"new12": 0.6, "old10": 0.6}
+    rows = []
+    for night in range(20):
+        speed = made | late if night >= 10 else made
+        nodes = sorted(speed)
+        for place in range(len(nodes)):
+            for step in (1, 5, 9):
+                ends = nodes[place], nodes[(place + step) % len(nodes)]
+                value = 2e8 * min(speed[one] for one in ends) * (1 + 0.01 * random.standard_normal())
+                at = FIRST + dt.timedelta(days=night, seconds=10 * place + step)
+                rows.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night:03d},site_bw,{','.join(ends)},rate,{value:.0f},bps,higher")
+    facts = [f"{one},2026-03-01,cpu.model,{'EPYC 9654' if one.startswith('new') else 'Xeon 6148'}" for one in made | late]
+    importing.bring(rows, "--facts", importing.file("facts.csv", facts, "node,time,fact,value"))
+    said = json.loads(importing.words("regressions", "--since", "2026-03-05", "--json", expect=3))["causes"]
+    told = [one for one in said if one["state"] == "told"]
+    assert [(one["thing"], one["names"]) for one in told] == [("node", ["new12"])]
+    assert "worse than its peers since it was first measured" in told[0]["reason"]

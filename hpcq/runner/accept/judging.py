@@ -27,6 +27,7 @@ from hpcq.scheduler.administration import Upkeep
 from hpcq.store import ledger, selection
 from hpcq.store.database import Connection, reading
 from hpcq.store.read.evidence_queries import Flaw, flaws_in
+from hpcq.store.read.judged_values import hardware_of
 from hpcq.store.selection import run_id_of
 from hpcq.units import parse_utc
 from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of, not_covered
@@ -80,7 +81,7 @@ def measured(
     before = of_pairs(outcomes_in(database, earlier, cluster=cluster)) if earlier else []
     names = pair_values.names_of_tests(database, [*run_ids, *earlier])
     losses = pair_values.losses_in(database, [*run_ids, *earlier], cluster)
-    hardware = pair_values.hardware_of(database, [*run_ids, *earlier], cluster)
+    hardware = hardware_of(database, [*run_ids, *earlier], cluster)
     broken, unclear, least = _gates(database, runs)
     usual = {
         test: disturbed_as_usual(one for one in (*before, *now) if names[one.kernel, one.parameters] == test)

@@ -11,6 +11,7 @@ rows of their own: the judge takes their median. Collectives are left out: they 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "
 _OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": Outcome.INVALID}
 #: The job that measured a suspect again; 0: none of these.
 _CONFIRMS = "CASE j.purpose WHEN 'confirmation' THEN j.job_id ELSE 0 END"
+#: The facts of this many newest runs say what hardware a node is.
+_FACT_RUNS = 60
 #: What a group of nodes shares, the most telling first.
 _GROUP_KINDS = ("leaf", "rack")
 
@@ -110,6 +113,7 @@ def _columns(
     logarithm = oriented(value, Better.HIGHER)
     outcome = np.where((rows["outcome"] == Outcome.MEASURED) & ~np.isfinite(logarithm), int(Outcome.DISTURBED), rows["outcome"])
     group, groups = _groups(database, cluster, nodes)
+    kind, kinds = _classes(database, cluster, nodes, in_time[-_FACT_RUNS:])
     nights_of_series = np.unique(np.column_stack([place, rows["run"]]), axis=0)[:, 0] if len(rows) else place
     named = np.flatnonzero(ends[:, 2] != NOBODY)
     night_counts = np.bincount(nights_of_series, minlength=len(series_ids))[named]
@@ -124,9 +128,9 @@ def _columns(
         tuple(nights[one] for one in in_time),
         tuple(Test(name, Better(better)) for name, better in tests),
         tuple(nodes),
-        np.full(len(nodes), NOBODY, np.int32),
+        kind,
         group,
-        (),
+        kinds,
         groups,
         _looks(np.column_stack([rows["run"], ends[place, :2]]), rows["confirms"]),
     )
@@ -188,6 +192,53 @@ def _groups(
     names = sorted(set(of.values()))
     place = {name: number for number, name in enumerate(names)}
     return np.array([place[of[node]] if node in of else NOBODY for node in nodes], np.int32), tuple(names)
+
+
+def hardware_of(database: Connection, run_ids: Iterable[int], cluster: str) -> dict[str, str]:
+    """By node, its CPU and network cards in one line, from its last facts in these runs; nodes without facts are left out.
+
+    Drivers, link widths and the speed that a link came up with are no hardware: a wrong one is a fault. Only where no
+    card is identified, its speed stands for it.
+    """
+    names = "f.name IN ('cpu.model', 'cpu.part') OR f.name LIKE 'nic.%.pci_vendor' OR f.name LIKE 'nic.%.pci_device'"
+    speeds = "f.name LIKE 'nic.%.speed_maximum_bps' OR f.name LIKE 'nic.%speed_bps' OR f.name LIKE 'nic.%.speed_mbps'"
+    ids = ", ".join(str(int(one)) for one in run_ids) or "NULL"
+    facts: dict[str, dict[str, str]] = {}
+    for node, name, value in database.execute(
+        "WITH last AS (SELECT nf.node_id, nf.fact_set_id, max(nf.attempt_id) FROM run_cluster rc"
+        " JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN job j ON j.run_cluster_id = rc.run_cluster_id"
+        " JOIN attempt a ON a.job_id = j.job_id JOIN node_facts nf ON nf.attempt_id = a.attempt_id"
+        f" WHERE c.name = ? AND rc.run_id IN ({ids}) GROUP BY nf.node_id)"
+        " SELECT n.name, f.name, f.value FROM last JOIN node n ON n.node_id = last.node_id"
+        " JOIN fact_set_part sp ON sp.fact_set_id = last.fact_set_id JOIN fact_part p ON p.fact_part_id = sp.fact_part_id"
+        f" JOIN fact f ON f.fact_part_id = p.fact_part_id WHERE p.part IN ('cpu', 'nic') AND ({names} OR {speeds})",
+        (cluster,),
+    ):
+        facts.setdefault(str(node), {})[str(name)] = str(value)
+    found = {}
+    for node, known in facts.items():
+        cpu = known.get("cpu.model") or known.get("cpu.part") or ""
+        cards = sorted({value for name, value in known.items() if name.endswith(("pci_vendor", "pci_device"))})
+        able = sorted({value for name, value in known.items() if name.endswith("speed_maximum_bps")})
+        speed = sorted({value for name, value in known.items() if "speed" in name})
+        found[node] = "; ".join([cpu, *(cards or able or speed)])
+    return found
+
+
+def _classes(
+    database: Connection, cluster: str, nodes: list[str], run_ids: Iterable[int]
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], tuple[str, ...]]:
+    """The hardware class of each node; that of most nodes where its facts do not say. None at all where they differ too much.
+
+    run_ids: runs whose facts are read.
+    """
+    hardware = hardware_of(database, run_ids, cluster)
+    of = {node: hardware[node] for node in nodes if node in hardware}
+    names = sorted(set(of.values()))
+    if not of or 2 * len(names) > len(nodes):
+        return np.full(len(nodes), NOBODY, np.int32), ()
+    [(usual, _)] = Counter(of.values()).most_common(1)
+    return np.array([names.index(of.get(node, usual)) for node in nodes], np.int32), tuple(names)
 
 
 def _utc_s(utc: str) -> float:
