@@ -16,7 +16,7 @@ from hpcq.analysis.scatter import scatter_of, two_and_history
 from hpcq.analysis.series_outcomes import Lost, lost_in, planned_in
 from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
-from hpcq.statistics.smallest_effect import smallest_move
+from hpcq.statistics.comparison import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import MetricRow, SeriesRow
 from hpcq.store.selection import Window

@@ -32,11 +32,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, correlation_factor
-from hpcq.statistics.comparison import ALPHA, ComparisonVerdict
-from hpcq.statistics.discovery import benjamini_hochberg
-from hpcq.statistics.rank_sum import mann_whitney
+from hpcq.statistics.comparison import ALPHA, ComparisonVerdict, benjamini_hochberg, median_shift
+from hpcq.statistics.ranks import mann_whitney
 from hpcq.statistics.scale import FLOOR_RATIO, MAD_TO_SIGMA, median, rolling_median
-from hpcq.statistics.shift import median_shift
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

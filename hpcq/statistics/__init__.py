@@ -13,12 +13,10 @@ docs/methods/change-points.md explains both methods to people.
 from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, job_scatters, pooled_scatter
 from hpcq.statistics.boundary import compare, compare_many
 from hpcq.statistics.changes import Change, find_changes
-from hpcq.statistics.comparison import Comparison, ComparisonVerdict
-from hpcq.statistics.discovery import benjamini_hochberg
+from hpcq.statistics.comparison import Comparison, ComparisonVerdict, Shift, benjamini_hochberg, median_shift
 from hpcq.statistics.kernel import change_indices
-from hpcq.statistics.rank_sum import mann_whitney
+from hpcq.statistics.ranks import mann_whitney
 from hpcq.statistics.scale import noise_scale
-from hpcq.statistics.shift import Shift, median_shift
 
 __all__ = [
     "Change",

@@ -23,9 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
-from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, Comparison, ComparisonVerdict, more_needed
-from hpcq.statistics.shift import Shift
-from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, PASS_EFFECT_RATIO
+from hpcq.statistics.comparison import (
+    ALPHA,
+    LOOK_AGAIN,
+    MINIMUM_EFFECT_RATIO,
+    PASS_EFFECT_RATIO,
+    Comparison,
+    ComparisonVerdict,
+    Shift,
+    more_needed,
+)
 
 Floats = NDArray[np.float64]
 

@@ -22,13 +22,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
-from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, Comparison, ComparisonVerdict, more_needed
-from hpcq.statistics.discovery import benjamini_hochberg
-from hpcq.statistics.rank_sum import after_count_needed, mann_whitney, smallest_p
-from hpcq.statistics.ranks import CORRELATION_MAX, average_ranks
+from hpcq.statistics.comparison import (
+    ALPHA,
+    LOOK_AGAIN,
+    MINIMUM_EFFECT_RATIO,
+    PASS_EFFECT_RATIO,
+    Comparison,
+    ComparisonVerdict,
+    Shift,
+    benjamini_hochberg,
+    beyond_doubt,
+    median_shift,
+    more_needed,
+)
+from hpcq.statistics.ranks import CORRELATION_MAX, after_count_needed, average_ranks, mann_whitney, smallest_p
 from hpcq.statistics.scale import noise_scale
-from hpcq.statistics.shift import Shift, median_shift
-from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, PASS_EFFECT_RATIO, beyond_doubt
 
 Floats = NDArray[np.float64]
 

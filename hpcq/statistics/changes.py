@@ -23,13 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
-from hpcq.statistics.discovery import benjamini_hochberg
+from hpcq.statistics.comparison import benjamini_hochberg, beyond_doubt, median_shift
 from hpcq.statistics.kernel import change_indices
-from hpcq.statistics.rank_sum import mann_whitney
-from hpcq.statistics.ranks import correlation_factor, scan_step
+from hpcq.statistics.ranks import correlation_factor, mann_whitney, scan_step
 from hpcq.statistics.scale import median, noise_scale
-from hpcq.statistics.shift import median_shift
-from hpcq.statistics.smallest_effect import beyond_doubt
 
 Floats = NDArray[np.float64]
 

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from hpcq.kernels import Better
 from hpcq.statistics import Comparison, ComparisonVerdict, JobScatter, benjamini_hochberg, compare, compare_jobs, find_changes
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
-from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN
-from hpcq.statistics.rank_sum import smallest_p, smallest_side
+from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, MINIMUM_EFFECT_RATIO, beyond_doubt
+from hpcq.statistics.ranks import smallest_p, smallest_side
 from hpcq.statistics.scale import median
-from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, beyond_doubt
 
 Floats = NDArray[np.float64]
 

@@ -185,7 +185,7 @@ def _print_comparisons(
     table: SeriesTable, boundary: int, directions: Sequence[Better], minimum_effect_ratio: float | None, as_json: bool
 ) -> int:
     from hpcq.statistics import ComparisonVerdict, compare_many
-    from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO
+    from hpcq.statistics.comparison import MINIMUM_EFFECT_RATIO
     from hpcq.verdict.words import Tally, Verdict
 
     minimum = MINIMUM_EFFECT_RATIO if minimum_effect_ratio is None else minimum_effect_ratio
