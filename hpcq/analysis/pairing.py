@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcq.analysis.bulk_points import disturbed_in
-from hpcq.analysis.gone import gone_level
-from hpcq.analysis.scatter import scatter_of, two_and_history
+from hpcq.analysis.bulk_points import disturbed_in, scatter_of, two_and_history
+from hpcq.analysis.changed import gone_level
 from hpcq.analysis.series_outcomes import Lost, lost_in, planned_in
 from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter

@@ -80,7 +80,7 @@ def remembered(  # noqa: PLR0917 - what a look at the history has at hand
 ) -> list[Changed]:
     """Recorded changes for the worse that were not found again, while the newest level is nearer to the changed one.
 
-    Not those that are gone: no probability decides on them, and every look finds them again (analysis/gone.py).
+    Not those that are gone: no probability decides on them, and every look finds them again (analysis/changed.py).
 
     hpcq does not take a report back because one more night moved a probability. A change ends when its level ends, or
     when a person closes it.

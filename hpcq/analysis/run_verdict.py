@@ -177,7 +177,7 @@ class _History:
     def __init__(
         self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome], found: Sequence[Standing], *, brief: bool
     ) -> None:
-        from hpcq.analysis.gone import gone_since
+        from hpcq.analysis.changed import gone_since
         from hpcq.analysis.recorded import known_states
         from hpcq.store.history import metrics_of, select
         from hpcq.verdict.levels import JUDGED_POINTS_MIN

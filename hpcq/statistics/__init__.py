@@ -3,8 +3,8 @@
     find_changes        unknown boundary: when did it change?       changes.py over kernel.py and scale.py
     compare             known boundary: is after worse than before?  boundary.py
     compare_jobs        the same for single jobs, given how far jobs scatter     between_jobs.py
-    median_shift        how far, with an interval                    shift.py
-    benjamini_hochberg  many series at once                          discovery.py
+    median_shift        how far, with an interval                    comparison.py
+    benjamini_hochberg  many series at once                          comparison.py
 
 This package imports numpy. A module that loads at start-up of a reading verb imports it only where it uses it.
 docs/methods/change-points.md explains both methods to people.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcq.analysis import change_context, pair_values
+from hpcq.analysis import change, pair_values
 from hpcq.analysis.gates import References, judge_run
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
 from hpcq.errors import UserError
@@ -371,7 +371,7 @@ class Judging:
                 pair_values.results_of_node(database, self.cluster, node, runs, most) for runs in (self.reference, run_ids)
             )
             # Together: what is the same in all of one side is left out only if it is the same in the other one, too.
-            points = change_context.facts_of(database, [*before, *after])
+            points = change.facts_of(database, [*before, *after])
             called = [_of_node(point, node, "" if one.nodes else "nodes") for point in points]
             facts[0] += called[: len(before)]
             facts[1] += called[len(before) :]
