@@ -64,7 +64,7 @@ def test_a_site_where_nothing_happens_has_no_cause(importing: Importing) -> None
 def test_a_new_node_is_held_against_its_own_hardware(importing: Importing) -> None:
     random = np.random.default_rng(5)
     made = {f"new{number}": 1.0 for number in range(12)} | {f"old{number}": 0.6 for number in range(10)}
-    late = {"new12": 0.6, "old10": 0.6}
+    late = {"new12": 0.4, "old10": 0.6}
     rows = []
     for night in range(20):
         speed = made | late if night >= 10 else made
