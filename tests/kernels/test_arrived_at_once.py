@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import struct
 import time
@@ -10,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.control_peer import ControlPeer
-from tests.kernels.kernel_programs import Server
+from tests.kernels.kernel_programs import Server, children, state, wait_for
 
 BYTES, COUNT, MEASURE = 1000, 100, 2
 
 
-def _stream(server: Server, secret: Path, gap_ns: int) -> dict[str, str]:
-    """The server's report of COUNT datagrams that come in one burst, and were sent with this gap by their stamps."""
+def _stream(server: Server, secret: Path, gap_ns: int, *, asleep_s: float = 0.0) -> dict[str, str]:
+    """The server's report of COUNT datagrams that come in one burst, and were sent with this gap by their stamps.
+
+    asleep_s: they come over this time instead, and the server is stopped meanwhile: it finds them all in its socket.
+    """
     key = secret.read_bytes().strip()
     with ControlPeer(server.port, key) as peer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         options = {"message_bytes": BYTES, "duration_s": 1, "warmup_s": 0, "settle_s": 0.2}
@@ -29,10 +34,16 @@ def _stream(server: Server, secret: Path, gap_ns: int) -> dict[str, str]:
         peer.send(b"start\nphase measure\n")
         assert peer.receive()[0] == "started"
         peer.send(b"go\n")
+        (session,) = children(server.process.pid)
+        if asleep_s:
+            os.kill(session, signal.SIGSTOP)
+            wait_for(lambda: state(session) == "T")
         begun_ns = time.monotonic_ns()
         for number in range(COUNT):
+            time.sleep(asleep_s / COUNT)
             head = struct.pack(">QQ", MEASURE << 56 | number, begun_ns + number * gap_ns)
             datagrams.sendto(head + bytes(BYTES - len(head)), place)
+        os.kill(session, signal.SIGCONT)
         peer.send(f"stop\nsent_count {COUNT}\nsent_bytes {COUNT * BYTES}\n".encode())
         assert peer.receive()[0] == "stopped"
         report = dict(line.split(" ", 1) for line in peer.receive()[1:])
@@ -53,3 +64,13 @@ def test_what_was_sent_at_once_is_a_rate(server: Server, secret: Path) -> None:
     report = _stream(server, secret, 0)
     assert "warning.arrived_at_once" not in report
     assert float(report["metric.throughput_bps"]) > 8e6
+
+
+@pytest.mark.promise("Bytes that queued in a socket while its receiver waited for a CPU do not raise the throughput.")
+def test_a_receiver_that_slept_is_no_queue(server: Server, secret: Path) -> None:
+    """The kernel stamped each datagram when it came: so the rate is that of their arrivals, and nothing held them."""
+    asleep_s = 0.5
+    report = _stream(server, secret, int(asleep_s / COUNT * 1e9), asleep_s=asleep_s)
+    assert float(report["metric.received_count"]) == COUNT
+    assert "warning.arrived_at_once" not in report
+    assert float(report["metric.throughput_bps"]) < 1.05 * 8 * BYTES * COUNT / asleep_s
