@@ -30,7 +30,7 @@ from hpcq.definition.checking import (
     refuse,
     shown,
 )
-from hpcq.definition.model import NODE_COUNT, ParameterValue, Test
+from hpcq.definition.model import NODE_COUNT, RANKS_PER_NODE, RANKS_PER_NODE_MAX, ParameterValue, Test
 from hpcq.described.output import (
     INDEX,
     LIMIT_MAX_S,
@@ -481,8 +481,11 @@ def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
         about = "size of this result: a row of the table; the options say which there are"
         options.append(Option(SIZE_OPTION, OptionType.INTEGER, "bytes", 0, 0, None, (), about))
     if file.shape == Shape.MPI_RANKS.value and NODE_COUNT not in file.options:
-        about = "ranks, one per node; 0: as many as there are nodes"
+        about = "nodes that run it together; 0: as many as there are"
         options.append(Option(NODE_COUNT, OptionType.INTEGER, None, 0, 0, _RANKS_MAX, (), about))
+    if file.shape == Shape.MPI_RANKS.value and RANKS_PER_NODE not in file.options:
+        about = "ranks on each node; those of one node follow each other"
+        options.append(Option(RANKS_PER_NODE, OptionType.INTEGER, None, 1, 1, RANKS_PER_NODE_MAX, (), about))
     kernel = Kernel(
         name=file.name,
         program=Path(file.program).name,

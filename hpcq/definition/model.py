@@ -409,6 +409,9 @@ def seed_from(text: str) -> int:
 
 #: The option of kernels that all nodes of a set run together: how many nodes.
 NODE_COUNT = "node_count"
+#: The option of described MPI programs of N ranks: how many on each node. The bound is that of `hpcq-net rank`.
+RANKS_PER_NODE = "ranks_per_node"
+RANKS_PER_NODE_MAX = 1024
 #: Where a test may run: between two nodes of a cluster, over a link, on the nodes of a set together or on each alone.
 PAIRS, LINKS, NODES = PLACES = ("pairs", "links", "nodes")
 

@@ -55,7 +55,7 @@ def rank(mode: str) -> int:
     if mode == "silent":
         return 0
     if number == 0:
-        print("a banner\n" + (TABLE.replace("3", "nan") if mode == "nan" else TABLE))
+        print(f"a banner of {last + 1} ranks\n" + (TABLE.replace("3", "nan") if mode == "nan" else TABLE))
     return 0
 
 

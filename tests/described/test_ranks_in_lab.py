@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     return MPI_Finalize();
 }
 """
-DESCRIPTION = """
+DESCRIPTION = r"""
 name: foreign_sum
 summary: Sums over all nodes by a program that a test builds.
 shape: MPI of N ranks
@@ -50,13 +50,14 @@ table: {head: '^# Size', columns: [message_bytes, time]}
 sends_at_least_bytes: {client: "{{ 10 * size_sum }}", server: "{{ 10 * size_sum }}"}
 metrics:
   operation_mean_ns: {better: lower, column: time, times: 1000, help: mean of an operation}
+  ranks_count: {better: none, regex: 'of (\d+) ranks', help: how many there were}
 """
 CAMPAIGN = """clusters: [alpha]
 pairs: {rounds: 1}
 repetitions: 1
 tests:
   - {kernel: netpipe_mpi, parameters: {message_bytes_max: 512}}
-  - {kernel: foreign_sum}"""
+  - {kernel: foreign_sum, matrix: {ranks_per_node: [1, 2]}}"""
 
 
 #: Six pairs of four nodes, one after the other in one allocation.
@@ -82,14 +83,16 @@ def test_every_size_of_both_is_measured(measured: Desk) -> None:
         ("foreign_sum", "measured", None),
         ("netpipe_mpi", "measured", None),
     ]
-    assert rows[0]["n"] == 4
+    assert rows[0]["n"] == 2 * 4
 
 
 @pytest.mark.promise("On a real Slurm a foreign MPI program runs on all nodes of a job, each with its evidence.")
-def test_every_node_that_took_part_has_its_evidence(measured: Desk) -> None:
+@pytest.mark.parametrize("ranks_per_node", [1, 2])
+def test_every_node_that_took_part_has_its_evidence(measured: Desk, ranks_per_node: int) -> None:
     ends = measured.rows(
         'SELECT e."end", e.node, e.interface FROM v_ends e JOIN v_results v USING (result_id)'
-        " WHERE v.kernel = 'foreign_sum' AND v.message_bytes = 8192 ORDER BY e.node"
+        " WHERE v.kernel = 'foreign_sum' AND v.message_bytes = 8192"
+        f" AND json_extract(v.parameters, '$.ranks_per_node') = {ranks_per_node} ORDER BY e.node"
     )
     nodes = [f"alpha-n{number:02d}" for number in range(1, len(ends) + 1)]
     assert len(ends) >= 4
@@ -98,6 +101,7 @@ def test_every_node_that_took_part_has_its_evidence(measured: Desk) -> None:
     sent = measured.rows(
         "SELECT c.node, c.delta FROM v_counters c JOIN v_results v USING (result_id)"
         " WHERE v.kernel = 'foreign_sum' AND v.message_bytes = 8192 AND c.counter = 'net_dev.eth0.tx_bytes'"
+        f" AND json_extract(v.parameters, '$.ranks_per_node') = {ranks_per_node}"
     )
     assert {one["node"] for one in sent} == set(nodes)
     assert all(one["delta"] > 10 * 8192 for one in sent)
@@ -109,10 +113,16 @@ def test_the_bytes_are_proved_to_have_crossed(measured: Desk) -> None:
 
 
 def test_the_parameters_say_how_many_ranks_there_were(measured: Desk) -> None:
-    rows = measured.rows("SELECT DISTINCT parameters, client, server FROM v_results WHERE kernel = 'foreign_sum'")
-    counts = {json.loads(row["parameters"])["node_count"] for row in rows}
-    assert len(counts) == 1
-    assert counts.pop() >= 4
+    rows = measured.rows("SELECT parameters, metrics.value FROM v_results JOIN v_metrics metrics USING (result_id)"
+                         " WHERE v_results.kernel = 'foreign_sum' AND metrics.metric = 'ranks_count'")  # fmt: skip
+    found = {
+        (one["node_count"], one["ranks_per_node"]): row["value"] for row in rows for one in [json.loads(row["parameters"])]
+    }
+    nodes = {node_count for node_count, _ in found}
+    assert len(nodes) == 1
+    node_count = nodes.pop()
+    assert node_count >= 4
+    assert found == {(node_count, 1): node_count, (node_count, 2): 2 * node_count}
 
 
 @pytest.mark.promise("A node that dies amid launches costs its own pairs, each a row that says so.")

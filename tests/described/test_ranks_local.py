@@ -74,6 +74,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     name = desk.campaign(
         "{kernel: foreign_two, matrix: {mode: [good, nan, exit, hang, silent]}}",
         "{kernel: foreign_many, matrix: {mode: [good, exit]}}",
+        "{kernel: foreign_many, parameters: {ranks_per_node: 2}}",
         "{kernel: foreign_alone, matrix: {mode: [good, dumb]}}",
         "{kernel: foreign_missing}",
         more="retries: 0",
@@ -105,7 +106,7 @@ def test_two_ranks_bring_one_result_per_size(done: LocalDesk) -> None:
 @pytest.mark.promise("A foreign MPI program is measured with the evidence of every node that took part.")
 @pytest.mark.promise("The database holds the evidence of every node that ran a foreign MPI program, under its own name.")
 def test_a_set_of_nodes_runs_n_ranks_with_the_evidence_of_each(done: LocalDesk) -> None:
-    rows = of_mode(done, "foreign_many", "good")
+    rows = [row for row in of_mode(done, "foreign_many", "good") if json.loads(row["parameters"])["ranks_per_node"] == 1]
     assert [(row["client"], row["server"]) for row in rows] == [("tiny-a", "tiny-[b-c]")] * 3 or [
         (row["client"], row["server"]) for row in rows
     ] == [("tiny-a", "tiny-b,tiny-c")] * 3
@@ -117,6 +118,19 @@ def test_a_set_of_nodes_runs_n_ranks_with_the_evidence_of_each(done: LocalDesk) 
     ends = done.rows(f'SELECT "end", node, pid FROM v_ends WHERE result_id = {rows[0]["result_id"]} ORDER BY pid')
     assert {one["end"]: one["node"] for one in ends} == {"client": "tiny-a", "server": "tiny-b", "rank2": "tiny-c"}
     assert {one["pid"] for one in ends} == {one["pid"] for one in evidence.values()}
+
+
+@pytest.mark.promise("With several ranks on each node, each node that took part has its evidence once.")
+def test_ranks_of_one_node_bring_its_evidence_once(done: LocalDesk) -> None:
+    rows = [row for row in of_mode(done, "foreign_many", "good") if json.loads(row["parameters"])["ranks_per_node"] == 2]
+    assert [(row["message_bytes"], row["outcome"], row["value"]) for row in rows] == [
+        (1, "measured", 2500), (2, "measured", 3000), (4, "measured", 4250)
+    ], rows  # fmt: skip
+    line = line_of(done, rows[0])
+    assert list(line["evidence"]) == ["client", "server", "rank2"]
+    ends = done.rows(f'SELECT "end", node FROM v_ends WHERE result_id = {rows[0]["result_id"]}')
+    assert {one["end"]: one["node"] for one in ends} == {"client": "tiny-a", "server": "tiny-b", "rank2": "tiny-c"}
+    assert "of 6 ranks" in line["outputs"]["client"]["output"]
 
 
 @pytest.mark.promise("A program of one node is measured on each node by itself.")

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TURN_MS = 50, HOST_BYTES = 256, RANK_UNKNOWN = -1 };
+enum { TURN_MS = 50, HOST_BYTES = 256, RANK_UNKNOWN = -1, RANKS_PER_NODE_MAX = 1024 };
 static const double report_within_s = 10, look_every_s = 1;
 
 extern char **environ;
@@ -23,7 +23,7 @@ struct rank {
     struct run run;
     struct rank_reports reports;
     const char *interface, *report_prefix;
-    int number, count;
+    int number, count, per_node; /* ranks of a node follow each other; the first of them has the node's evidence */
 };
 
 static int environment_number(const char *const *names)
@@ -49,17 +49,21 @@ static bool rank_known(struct rank *rank)
                     "rank: found none in the environment: allowed: a launcher that sets OMPI_COMM_WORLD_RANK, "
                     "PMIX_RANK, PMI_RANK, MV2_COMM_WORLD_RANK or SLURM_PROCID");
     return rank->number < rank->count ||
-           fail(&rank->run.failure, EXIT_USAGE, "rank %d: allowed with %d nodes: 0 to %d, one per node", rank->number,
-                rank->count, rank->count - 1);
+           fail(&rank->run.failure, EXIT_USAGE, "rank %d: allowed with %d nodes: 0 to %d, %d per node", rank->number,
+                rank->count / rank->per_node, rank->count - 1, rank->per_node);
 }
 
 static bool rank_arguments(struct rank *rank, int argc, char **argv)
 {
     struct run *run = &rank->run;
-    const char *programs = NULL, *nodes = NULL, *evidence = NULL, *raw = NULL;
-    const struct flag flags[] = {
-        {"interface", &rank->interface},         {"programs-file", &programs}, {"nodes", &nodes},
-        {"report-prefix", &rank->report_prefix}, {"evidence-file", &evidence}, {"raw-dir", &raw}};
+    const char *programs = NULL, *nodes = NULL, *evidence = NULL, *raw = NULL, *per_node = "1";
+    const struct flag flags[] = {{"interface", &rank->interface},
+                                 {"programs-file", &programs},
+                                 {"nodes", &nodes},
+                                 {"report-prefix", &rank->report_prefix},
+                                 {"evidence-file", &evidence},
+                                 {"raw-dir", &raw},
+                                 {"ranks-per-node", &per_node}};
     run->failure.state = "rank";
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, &run->failure))
         return false;
@@ -70,6 +74,10 @@ static bool rank_arguments(struct rank *rank, int argc, char **argv)
     rank->count = 1;
     for (const char *comma = nodes; (comma = strchr(comma, ',')); comma++)
         rank->count++;
+    rank->per_node = atoi(per_node);
+    if (rank->per_node < 1 || rank->per_node > RANKS_PER_NODE_MAX)
+        return fail(&run->failure, EXIT_USAGE, "ranks-per-node: %s: allowed: 1 to %d", per_node, RANKS_PER_NODE_MAX);
+    rank->count *= rank->per_node;
     if (rank->interface && !*rank->interface)
         rank->interface = NULL;
     run->programs_path = programs;
@@ -222,7 +230,7 @@ static int rank_other(struct rank *rank)
 
 int rank_main(const struct program *program, int argc, char **argv)
 {
-    struct rank rank = {.number = RANK_UNKNOWN};
+    struct rank rank = {.number = RANK_UNKNOWN, .per_node = 1};
     struct run *run = &rank.run;
     signals_install();
     run_begin(run, program, &kernel_program, false);
@@ -234,7 +242,7 @@ int rank_main(const struct program *program, int argc, char **argv)
         return (int)run->failure.exit_code;
     }
     run->is_server = rank.number > 0;
-    rank_reports_begin(&rank.reports, rank.report_prefix, run->is_server ? 1 : rank.count);
+    rank_reports_begin(&rank.reports, rank.report_prefix, run->is_server ? 1 : rank.count, rank.per_node);
     if (ok && rank_open(&rank)) {
         run->failure.state = "program";
         rank_play(&rank);

@@ -19,9 +19,10 @@ static void report_path(struct text *path, const char *prefix, int rank, const c
     text_print(path, "%s%d%s", prefix, rank, more);
 }
 
-void rank_reports_begin(struct rank_reports *reports, const char *prefix, int count)
+void rank_reports_begin(struct rank_reports *reports, const char *prefix, int count, int per_node)
 {
-    *reports = (struct rank_reports){.prefix = prefix, .count = count, .missing_count = count - 1};
+    *reports =
+        (struct rank_reports){.prefix = prefix, .count = count, .missing_count = count - 1, .per_node = per_node};
     reports->here = memory_new((size_t)count, sizeof *reports->here);
     reports->here[0] = true;
 }
@@ -67,15 +68,15 @@ static void report_of(struct rank_reports *reports, struct run *run, int rank, c
 {
     const char *failed = received_get(message, "failed"), *evidence = received_get(message, "evidence"),
                *output = received_get(message, "output.server");
-    char name[32];
-    snprintf(name, sizeof name, "rank%d", rank);
+    char name[32]; /* of a node's first rank, as of the only one */
+    snprintf(name, sizeof name, "rank%d", rank / reports->per_node);
     if (failed && !reports->failure[0])
         snprintf(reports->failure, sizeof reports->failure, "rank %d: %s", rank, failed);
-    if (rank == 1) {
+    if (rank == reports->per_node) {
         report_read(run, message);
         return;
     }
-    if (evidence && json_check(evidence))
+    if (evidence && rank % reports->per_node == 0 && json_check(evidence))
         notes_add(&run->others, name, evidence);
     if (failed && output && json_check(output))
         notes_add(&run->outputs, name, output);

@@ -8,13 +8,15 @@
 struct rank_reports {
     const char *prefix;
     int count, missing_count; /* ranks, the first one included; reports that have not come */
+    int per_node;             /* ranks of each node, one after the other: the first of them brings its evidence */
     bool *here;               /* by rank */
     char failure[400];        /* of the first rank that says that it failed */
 };
 
-void rank_reports_begin(struct rank_reports *reports, const char *prefix, int count);
+void rank_reports_begin(struct rank_reports *reports, const char *prefix, int count, int per_node);
 void rank_reports_end(struct rank_reports *reports);
-/* Takes what has come since: rank 1 is the other end of `run`, the evidence of the rest goes to run->others. */
+/* Takes what has come since: the second node is the other end of `run`, the evidence of the rest goes to run->others.
+ */
 void rank_reports_take(struct rank_reports *reports, struct run *run);
 /* The first rank gives up: the others end their programs too, though no launcher tells them. */
 void rank_reports_end_all(const struct rank_reports *reports);
