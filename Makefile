@@ -18,7 +18,7 @@ EXTRAS := --extra dev --extra parquet --extra plot --extra site
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
-.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz faults mutants mutants-changed check format describe docs site bench bench-kernels lock audit clean
+.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz faults mutants mutants-changed check format describe docs site one-file bench bench-kernels lock audit clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -108,6 +108,9 @@ docs: setup ## Write the generated parts of docs/ and the index of descriptions,
 	$(BIN)/python -m hpcq.definition.kernel_file
 	$(BIN)/python -m hpcq.evidence.judge docs/evidence.md
 	$(BIN)/python -m tools.promises
+
+one-file: setup ## All that the wheel does in one file for this machine's Python: build/hpcq.pyz
+	@$(BIN)/python -m tools.one_file
 
 site: setup ## Build the documentation as a site in build/site; it opens from disk and loads nothing from elsewhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -8,7 +8,9 @@ Hides the one difference between a checkout and an installed wheel:
 
 from __future__ import annotations
 
+import os
 import pwd
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -63,6 +65,15 @@ def campaigns() -> Path:
 def lab() -> Path:
     """Folder of the lab's programs."""
     return _root() / "lab"
+
+
+def own_command() -> tuple[str, ...]:
+    """The words that start this same hpcq later, from any environment.
+
+    Of the one-file hpcq that is the file: only what it starts itself finds its modules.
+    """
+    one_file = os.environ.get("HPCQ_ONE_FILE")
+    return (sys.executable, one_file) if one_file else (sys.executable, "-P", "-m", "hpcq")
 
 
 def home() -> Path:

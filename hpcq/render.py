@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcq import assets, units
+from hpcq import assets, plugins, units
 from hpcq.errors import HpcqError, UserError
 from hpcq.transport import quote
 from hpcq.visible import visible
@@ -162,7 +162,7 @@ def _environment(folder: Path, *, page: bool) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader([folder, *(one.folder for one in plugins.plugins(plugins.SCHEDULERS) if one.folder)]),
         undefined=StrictUndefined,
         autoescape=lambda name: bool(name) and ".html" in str(name),  # noqa: S701 - shell scripts are quoted, pages escaped
         trim_blocks=True,

@@ -111,7 +111,14 @@ class References:
 
     def against(self, against: GateAgainst, series: MeasuredSeries) -> Reference:
         """The reference of a series of this run."""
-        return against.kind.reference(against, series, self)
+        kind = against.kind
+        try:
+            return kind.reference(against, series, self)
+        except Exception as error:
+            if type(kind).__module__.startswith("hpcq."):
+                raise
+            reason = f"the plug-in of gate kind {kind.name} failed: {type(error).__name__}: {error}"
+            return Reference(kind.name, None, reason=reason)
 
     def kept(self, key: tuple[object, ...], make: Callable[[], _Made]) -> _Made:
         """The value of `make`, computed once per key."""

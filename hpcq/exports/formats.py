@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from hpcq import units
+from hpcq import plugins, units
 from hpcq.errors import HpcqError, UserError
 from hpcq.nodelist import natural, nodes_of
 from hpcq.units import parse_utc
@@ -108,6 +108,37 @@ def collect(database: Connection, selection: Selection) -> Exported:
         findings=tuple(finding_rows(database, selection)),
         networks=named_networks(database),
     )
+
+
+#: What `hpcq export` writes itself; plug-ins add formats of other names.
+TABLES = ("csv", "jsonl", "parquet")
+SUMMARIES = ("junit", "markdown", "prometheus")
+DASHBOARDS = ("grafana", "datasette")  # of the whole database, whatever the run
+OWN_FORMATS = (*TABLES, *SUMMARIES, *DASHBOARDS)
+
+
+def exporters() -> dict[str, Callable[[Exported], str]]:
+    """The formats of plug-ins: functions from a run to the text of a file."""
+    return plugins.usable(plugins.EXPORTERS, OWN_FORMATS, lambda _, found: "" if callable(found) else "is no function")
+
+
+def exporter(kind: str) -> Callable[[Exported], str]:
+    """The function of a plug-in's format. Raises UserError that names a plug-in which cannot be used."""
+    known = exporters()
+    plugins.refuse_broken(plugins.EXPORTERS, kind, "--format")
+    return known[kind]
+
+
+def plugged_text(kind: str, exported: Exported) -> str:
+    """The run in the format of a plug-in. Raises UserError or HpcqError that names a plug-in which does not work."""
+    write = exporter(kind)
+    try:
+        text = write(exported)
+    except Exception as error:
+        raise HpcqError(f"--format {kind}: its plug-in failed: {type(error).__name__}: {error}", "tell its authors") from error
+    if not isinstance(text, str):
+        raise HpcqError(f"--format {kind}: its plug-in gave a {type(text).__name__}: must be a text", "tell its authors")
+    return text
 
 
 def rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]:

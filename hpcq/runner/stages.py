@@ -24,7 +24,7 @@ from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden
 from hpcq.runner.queue.run_state import ClusterState, Record, summary
-from hpcq.runner.site.build import account_folder, build_kernels, build_toolchains, check_description, write_build
+from hpcq.runner.site.build import account_folder, build_toolchains, build_what_can, check_description, write_build
 from hpcq.runner.site.checking import clean_by_age
 from hpcq.runner.site.place import ClusterSite, nodes_now, place
 
@@ -42,8 +42,10 @@ def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[
     here.folder.mkdir(parents=True, exist_ok=True)
     programs = {test.program for test in here.campaign.tests if not test.toolchain}
     # Without a program of the cluster's own compiler, hpcq-net describes the nodes.
-    made = build_kernels(here.cluster, here.transport, here.root, programs or {"hpcq-net"})
+    made = build_what_can(here.cluster, here.transport, here.root, programs or {"hpcq-net"}, here.campaign)
     check_description(made)
+    if "failed" in made:
+        say(f"{cluster_name}: {made['failed']}; tests of MPI are rows with this reason, the others run")
     names = here.campaign.toolchains
     made["toolchains"] = build_toolchains(here.cluster, here.transport, here.root, names, alone=not programs)
     for one in made["toolchains"].values():

@@ -107,7 +107,7 @@ def groups(clusters: Sequence[str], links: Sequence[Mapping[str, Any]]) -> list[
 
 def hpcq_command() -> str:
     """Return the shell words that start this same hpcq."""
-    return f"{quote(sys.executable)} -P -m hpcq"
+    return " ".join(map(quote, assets.own_command()))
 
 
 @contextlib.contextmanager

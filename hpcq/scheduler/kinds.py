@@ -1,4 +1,4 @@
-"""All kinds of scheduler. Only this module names them: a new kind is a package and one line here.
+"""All kinds of scheduler. Only this module names them: a new kind is a package and one line here, or a plug-in.
 
 DESCRIPTIONS["pbs"]                   what the definition checks cluster files against
 make("pbs", transport, settings)      the scheduler itself
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hpcq import plugins
 from hpcq.errors import UserError
 from hpcq.scheduler import local, pbs, slurm, torque
 from hpcq.scheduler.base import Scheduler
@@ -23,11 +24,22 @@ _PACKAGES: dict[str, tuple[Description, type[Scheduler]]] = {
     "local": (local.DESCRIPTION, local.Local),
 }
 
+
+def _complaint(name: str, found: object) -> str:
+    description, its_class = found if isinstance(found, tuple) and len(found) == 2 else (None, None)
+    if not (isinstance(description, Description) and isinstance(its_class, type) and issubclass(its_class, Scheduler)):
+        return f"is a {type(found).__name__}: must be (Description, a class of Scheduler)"
+    return "" if description.kind == name else f"its kind is {description.kind!r}: must be the name of its entry point"
+
+
+_PACKAGES |= plugins.usable(plugins.SCHEDULERS, _PACKAGES, _complaint)
+
 DESCRIPTIONS: dict[str, Description] = {kind: description for kind, (description, _) in _PACKAGES.items()}
 
 
 def describe(kind: str) -> Description:
     """Return the description of a kind. Raises UserError, with the list of kinds, for an unknown kind."""
+    plugins.refuse_broken(plugins.SCHEDULERS, kind, "scheduler")
     if kind not in DESCRIPTIONS:
         raise UserError(f"scheduler: {kind!r}: must be one of {', '.join(DESCRIPTIONS)}")
     return DESCRIPTIONS[kind]

@@ -49,6 +49,7 @@ FLOORS = {
     "hpcq.assets": 1,
     "hpcq.clock": 1,
     "hpcq.errors": 1,
+    "hpcq.plugins": 1,
     "hpcq.nodelist": 1,
     "hpcq.units": 1,
     "hpcq.visible": 1,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests import REPOSITORY
+from tools.one_file import made
 
 UV = Path(sys.executable).with_name("uv")
 
@@ -85,3 +89,74 @@ def test_the_demo_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in desk.iterdir()) == ["results.db", "runs"]
     [page] = desk.glob("runs/demo-*/report.html")
     assert page.stat().st_size > 10_000
+
+
+# -- one file ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that `make one-file` makes, in a folder with a blank."""
+    return made(tmp_path_factory.mktemp("one file") / "hpcq.pyz")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine with programs of the system but no MPI, and a home of its own."""
+    (tmp_path / "bin").mkdir()
+    for path in Path("/usr/bin").iterdir():
+        if not path.name.startswith(("mpi", "orte", "ompi", "hydra", "pkg-config", "srun")):
+            (tmp_path / "bin" / path.name).symlink_to(path)
+    return {"HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "bin"), "LANG": "C.UTF-8"}
+
+
+@pytest.mark.long
+@pytest.mark.promise("One file does what the wheel does: the demo, without MPI and without any package of Python.")
+@pytest.mark.promise("Where hpcq-mpi does not build, tests of MPI are rows with the reason, and all others run.")
+def test_the_demo_from_one_file(one_file: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    argv = ["/usr/bin/python3", str(one_file), "run", "demo"]
+    done = subprocess.run(argv, cwd=desk, env=bare, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 4, done.stdout + done.stderr
+    with closing(sqlite3.connect(desk / "results.db")) as database:
+        rows = database.execute("SELECT kernel LIKE 'mpi%', outcome, reason FROM v_results").fetchall()
+    assert {(bool(mpi), outcome) for mpi, outcome, _ in rows} == {(False, "measured"), (True, "failed")}, rows
+    assert all("hpcq-mpi does not build with mpicc: " in reason for mpi, _, reason in rows if mpi)
+    [page] = desk.glob("runs/demo-*/report.html")
+    assert page.stat().st_size > 10_000
+    asked = ["schedule", "add", "nightly", "--when", "02:00", "--with", "crontab", "--dry-run", "--", "doctor"]
+    shown = subprocess.run(
+        ["/usr/bin/python3", str(one_file), *asked], cwd=desk, env=bare, capture_output=True, text=True, check=False
+    )
+    assert f"'{one_file}' schedule tick nightly" in shown.stdout, shown.stdout + shown.stderr
+
+
+@pytest.mark.long
+@pytest.mark.promise("One-file hpcq runs nothing from a folder that somebody else can change.")
+def test_what_others_can_change_is_not_run(one_file: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    start = ["/usr/bin/python3", str(one_file), "--version"]
+    assert "hpcq" in command(start, tmp_path, bare)
+    [unpacked] = (tmp_path / "home" / ".cache" / "hpcq" / "one-file").iterdir()
+    (unpacked / "hpcq" / "__init__.py").write_text("raise SystemExit('changed')\n")
+    unpacked.chmod(0o777)
+    done = subprocess.run(start, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: {unpacked}: owner " in done.stderr
+    assert "mode 777: must be a folder of yours" in done.stderr
+    full = {**bare, "XDG_CACHE_HOME": "/proc"}
+    done = subprocess.run(start, cwd=tmp_path, env=full, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert "cannot be unpacked" in done.stderr
+
+
+@pytest.mark.long
+def test_another_python_is_told_which_one_it_was_made_for(one_file: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    other = tmp_path / "other.pyz"
+    with zipfile.ZipFile(one_file) as given, zipfile.ZipFile(other, "w") as changed:
+        about = {**json.loads(given.read("made.json")), "python": "3.99"}
+        changed.writestr("__main__.py", given.read("__main__.py"))
+        changed.writestr("made.json", json.dumps(about))
+    done = subprocess.run(["/usr/bin/python3", str(other)], cwd=tmp_path, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "must be Python 3.99 on" in done.stderr

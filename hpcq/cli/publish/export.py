@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +15,22 @@ from hpcq import units
 from hpcq.cli.options import FILTERS, chosen_results, database_option, filter_options, refuse_beside, since_option
 from hpcq.cli.output import write_out
 from hpcq.errors import Exit, UserError
+from hpcq.exports.formats import DASHBOARDS, OWN_FORMATS, SUMMARIES, TABLES, exporter
+from hpcq.plugins import EXPORTERS, plugins
 
 if TYPE_CHECKING:
     from hpcq.exports.formats import Exported
     from hpcq.store.selection import Selection
 
-_TABLES = ("csv", "jsonl", "parquet")
-_SUMMARIES = ("junit", "markdown", "prometheus")
-#: Of the whole database, whatever the run.
-_DASHBOARDS = ("grafana", "datasette")
-
 
 @click.command()
 @click.argument("run", required=False)
 @click.option(
-    "--format", "kind", type=click.Choice([*_TABLES, *_SUMMARIES, *_DASHBOARDS]), required=True, help="What to write."
+    "--format",
+    "kind",
+    type=click.Choice([*OWN_FORMATS, *(one.name for one in plugins(EXPORTERS))]),
+    required=True,
+    help="What to write.",
 )
 @click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), help="This file instead of standard output.")
 @since_option(help_text="Tables: all runs in this stretch of time, instead of one run")
@@ -47,7 +49,8 @@ def export(  # noqa: PLR0917 - Click passes by name
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
     row per result and metric, and one row with the reason per missing result; parquet needs pyarrow. junit, markdown and
     prometheus summarise the run with the verdict of its page. Their exit code is 3 when something is slow, broken or fails
-    a gate, and 4 when planned results are missing or nothing judges the run.
+    a gate, and 4 when planned results are missing or nothing judges the run. Plug-ins may
+    add formats that summarise.
 
     grafana and datasette cover the whole database. grafana writes a dashboard to import; Grafana needs the plugin
     frser-sqlite-datasource with the path of the database. datasette writes metadata: what each table and column means, and
@@ -57,19 +60,21 @@ def export(  # noqa: PLR0917 - Click passes by name
     Example: hpcq export --format junit --to hpcq.xml
              hpcq export --format datasette --to metadata.json
     """
-    if kind in _DASHBOARDS:
+    if kind in DASHBOARDS:
         refuse_beside(f"--format {kind}", {"kind", "target"})
         write_out([json.dumps(_dashboard(kind, database), indent=1, ensure_ascii=False) + "\n"], target)
         return Exit.OK
-    if kind in _SUMMARIES:
+    if kind not in TABLES:
         refuse_beside(f"--format {kind}", {"run", "kind", "target", *FILTERS})
+    if kind not in OWN_FORMATS:
+        exporter(kind)  # a broken one is told before anything is read
     from hpcq.cli.read.results import selected
     from hpcq.exports.formats import collect, fits_by_pair, rows
     from hpcq.store.database import reading
 
     with reading(database) as connection:
         selection = chosen_results(connection, wanted, selected(connection, run, since))
-        if kind in _TABLES:
+        if kind in TABLES:
             write_out(_table_writer(kind, target)(rows(connection, selection)), target)
             return Exit.OK
         exported = collect(connection, selection)
@@ -103,6 +108,10 @@ def _table_writer(kind: str, target: Path | None) -> Callable[[Iterable[Mapping[
 
 
 def _summary_writer(kind: str) -> Callable[[Exported], str]:
+    if kind not in SUMMARIES:
+        from hpcq.exports.formats import plugged_text
+
+        return partial(plugged_text, kind)
     if kind == "junit":
         from hpcq.exports.formats import junit_text
 

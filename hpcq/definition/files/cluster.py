@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from hpcq import assets
+from hpcq import assets, plugins
 from hpcq.definition.checking import (
     BudgetSection,
     Document,
@@ -337,8 +337,12 @@ def read_cluster(path: Path) -> Cluster:
     hint = "hpcq check FILE and hpcq plan FILE take a campaign"
     document.refuse_other_kind("scheduler", "tests", "this is a campaign: must be a cluster file", hint)
     _environment_as_written(document)
-    file = check(ClusterFile, document.data, document)
     kind = document.data.get("scheduler")
+    reason = plugins.broken().get((plugins.SCHEDULERS, kind)) if isinstance(kind, str) else None
+    if reason is not None:
+        document.complain(("scheduler",), f"{shown(kind)}: plug-in {reason}")
+        document.raise_complaints()
+    file = check(ClusterFile, document.data, document)
     description = DESCRIPTIONS.get(kind) if isinstance(kind, str) else None
     _check_values(document, path)
     if description is not None:

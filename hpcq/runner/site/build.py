@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets, units
-from hpcq.definition.model import Cluster
+from hpcq.definition.model import AllocationKind, Campaign, Cluster
 from hpcq.errors import HpcqError, StoreError
 from hpcq.own_folder import entering, secure
 from hpcq.run_folder.paths import write_text
@@ -245,9 +245,9 @@ def _sections(text: str) -> dict[str, str]:
 class NotBuiltError(HpcqError):
     """A program that does not build, or does not start where it was built. words: why, on one line."""
 
-    def __init__(self, message: str, hint: str, words: str) -> None:
+    def __init__(self, message: str, hint: str, program: str, words: str) -> None:
         super().__init__(message, hint)
-        self.words = words
+        self.program, self.words = program, words
 
 
 def _describe(cluster: Cluster, program: str, text: str) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def _describe(cluster: Cluster, program: str, text: str) -> dict[str, Any]:
     except ValueError:
         words = f"{program} was built and does not start: {first_error(text)}"
         hint = "LD_LIBRARY_PATH or what else the library needs stands under environment, or in modules"
-        raise NotBuiltError(f"{cluster.name}: {words}", hint, words) from None
+        raise NotBuiltError(f"{cluster.name}: {words}", hint, program, words) from None
     return {key: described[key] for key in ("version", "build_id", "kernels")}
 
 
@@ -282,7 +282,9 @@ def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> NotBu
     else:
         hint = f"the compiler's words above say what it misses; hpcq cluster check {cluster.name} looks at the rest"
     words = f"does not build with {compiler}:"
-    return NotBuiltError(f"{cluster.name}: {program}: {words}\n{shown}", hint, f"{program} {words} {first_error(output)}")
+    return NotBuiltError(
+        f"{cluster.name}: {program}: {words}\n{shown}", hint, program, f"{program} {words} {first_error(output)}"
+    )
 
 
 def slim(build: dict[str, Any]) -> dict[str, Any]:
@@ -331,12 +333,35 @@ def build_toolchains(
         else:
             check_description(made)
             found[name] = {**slim(made), "toolchain": name}
-        written = transport.sh(f"{entering(cluster.trusted)}\nenter {quote(folder)} own\nprintf %s {quote(reason)} >failed")
-        if written.returncode != 0:
-            raise HpcqError(f"{cluster.name}: {folder}: {written.stderr.strip()}")
+        _write_reason(cluster, transport, folder, reason)
     if alone and errors and len(errors) == len(names):
         raise errors[0]
     return found
+
+
+def build_what_can(cluster: Cluster, transport: Transport, root: str, programs: set[str], campaign: Campaign) -> dict[str, Any]:
+    """Build the programs of the cluster's own compiler. Where hpcq-mpi alone does not build, the tests of the others run.
+
+    Returns the content of build.json, with `failed`, the reason, in that case. Raises HpcqError if another one does not
+    build, or if the campaign's tests or its tournament need hpcq-mpi.
+    """
+    others = programs - {"hpcq-mpi"}
+    try:
+        made, reason = build_kernels(cluster, transport, root, programs), ""
+    except NotBuiltError as error:
+        if error.program != "hpcq-mpi" or not others or campaign.allocation.kind is not AllocationKind.PAIR:
+            raise
+        made, reason = build_kernels(cluster, transport, root, others), error.words
+        made["failed"] = reason
+    _write_reason(cluster, transport, root, reason)
+    return made
+
+
+def _write_reason(cluster: Cluster, transport: Transport, folder: str, reason: str) -> None:
+    """Write why hpcq-mpi is not in a folder of the cluster; empty: it is."""
+    written = transport.sh(f"{entering(cluster.trusted)}\nenter {quote(folder)} own\nprintf %s {quote(reason)} >failed")
+    if written.returncode != 0:
+        raise HpcqError(f"{cluster.name}: {folder}: {written.stderr.strip()}")
 
 
 def with_toolchain(cluster: Cluster, name: str) -> Cluster:

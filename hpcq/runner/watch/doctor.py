@@ -27,8 +27,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from hpcq import __version__, assets, units
+from hpcq import __version__, assets, plugins, units
 from hpcq.errors import HpcqError
+from hpcq.exports.formats import exporters
+from hpcq.gate_kinds.registry import gate_kinds
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
 from hpcq.runner.watch import schedule
@@ -188,6 +190,16 @@ def _installation() -> Iterator[Checkup]:
     missing = [str(path) for path in (assets.database_schema(), assets.kernel_descriptions()) if not path.exists()]
     if missing:
         yield Checkup("installation", "files", "bad", f"missing: {', '.join(missing)}", "install hpcq again")
+    gate_kinds()
+    exporters()
+    broken = plugins.broken()
+    for group in plugins.GROUPS:
+        for one in plugins.plugins(group):
+            state, found = ("bad", broken[group, one.name]) if (group, one.name) in broken else ("ok", one.package)
+            what = group.removeprefix("hpcq.").removesuffix("s").replace("_", " ")
+            yield Checkup(
+                "installation", f"{what} {one.name}", state, found, "mend or uninstall that package" if state == "bad" else ""
+            )
 
 
 def _schedule(now: dt.datetime) -> Iterator[Checkup]:

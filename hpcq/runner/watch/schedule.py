@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -156,7 +155,7 @@ def new_entry(name: str, kind: str, moments: str, words: Sequence[str], folder: 
 
 def shown(entry: Entry) -> dict[str, str]:
     """Return what `install` would write: file -> text; for tables, the added lines."""
-    tick = f"{quote(sys.executable)} -P -m hpcq schedule tick {entry.name}"
+    tick = f"{' '.join(map(quote, assets.own_command()))} schedule tick {entry.name}"
     if entry.kind == "systemd":
         folder = _units_folder()
         calendar = f"OnCalendar={systemd_calendar(entry.when)}" + ("" if is_interval(entry.when) else "\nPersistent=true")
@@ -213,11 +212,11 @@ def tick(name: str) -> int | None:
         begun = replace(entry, started_utc=units.utc_now())
         write_json(_path(name), asdict(begun))
         log = _folder() / f"{name}.log"
-        done = run_here([sys.executable, "-P", "-m", "hpcq", *entry.words], cwd=Path(entry.folder), output=log)
+        done = run_here([*assets.own_command(), *entry.words], cwd=Path(entry.folder), output=log)
         ended = replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)
         write_json(_path(name), asdict(ended))
         if entry.then:
-            after = run_here([sys.executable, "-P", "-m", "hpcq", *entry.then], cwd=Path(entry.folder), output=log)
+            after = run_here([*assets.own_command(), *entry.then], cwd=Path(entry.folder), output=log)
             write_json(_path(name), asdict(replace(ended, then_exit_code=after.returncode)))
         return done.returncode
 
