@@ -154,7 +154,7 @@ def test_a_new_run_removes_old_ones_and_says_so(cluster: Cluster, monkeypatch: p
     monkeypatch.setattr(stages, "clean_by_age", lambda _cluster, _scheduler, runs: f"in {runs.name}")
     for name in ("refuse_where_forbidden", "check_description", "write_build"):
         monkeypatch.setattr(stages, name, lambda *_: None)
-    monkeypatch.setattr(stages, "build_kernels", lambda *_: {})
+    monkeypatch.setattr(stages, "build_what_can", lambda *_: {})
     (cluster.site.run.path / "secret").write_text("x")
     stages.build(cluster.site.run, "sim", said.append)
     assert said == ["sim: in runs"]
