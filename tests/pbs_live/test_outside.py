@@ -12,6 +12,8 @@ import pytest
 
 from hpcq.scheduler.types import JobState, NodeCondition
 from tests.lab.campaigns_in_lab import ENDLESS
+from tests.lab.lab_fixture import RunningLab
+from tests.local.local_desk import LocalDesk
 from tests.pbs_live.live import QUICK, Live
 from tests.pbs_live.test_campaigns import outcomes
 from tests.pbs_live.test_hostile import running
@@ -191,3 +193,11 @@ def test_a_reservation_one_of_whose_nodes_goes_out_keeps_the_other_and_is_not_pr
     live.until(lambda: "RESV_DEGRADED" in live.root("pbs_rstat -f"), "a degraded reservation")
     states = {state.node: state.condition for state in site.scheduler.nodes()}
     assert [states[node] for node in (first, second)] == [NodeCondition.RESERVED, NodeCondition.DRAINED]
+
+
+def test_a_new_cluster_has_a_verdict_after_two_commands(pbs_lab: RunningLab, tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.hpcq("cluster", "new", "--ssh", "beta-head", "--ssh-config", str(pbs_lab.state / "ssh_config"))
+    said = desk.hpcq("run", "first-beta.yaml", timeout_s=600)
+    assert "gates: " in said.stdout + said.stderr
+    assert {row["outcome"] for row in desk.rows("SELECT outcome FROM v_results")} == {"measured"}

@@ -38,6 +38,16 @@ class Both:
         self.desk: Desk = self.pbs.desk(folder)
         self.desk.campaign(CAMPAIGN, "both")
 
+    def first_light(self) -> None:
+        """A baseline that holds: other work on this machine may disturb a whole run."""
+        for _ in range(4):
+            self.desk.hpcq("run", "campaign.yaml", timeout_s=600)
+            told = "SELECT cluster, count(*) AS n FROM v_results WHERE run = ? AND NOT disturbed GROUP BY 1"
+            newest = self.desk.rows("SELECT name FROM run ORDER BY created_utc")[-1]["name"]
+            if len([one for one in self.desk.rows(told.replace("?", f"'{newest}'")) if one["n"] > 30]) == 2:
+                break
+        self.desk.hpcq("baseline", "set", "good", newest, "--why", "first light")
+
     def order(self, slurm: str, pbs: str) -> None:
         """One order in the words of each."""
         self.lab.exec("alpha", "sh", "-c", slurm)
@@ -90,8 +100,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         made.pbs.qmgr("set server node_group_key = switch")
         for kind in ("operators", "managers"):
             made.pbs.qmgr(f"set server {kind} += labuser@*")
-        made.desk.hpcq("run", "campaign.yaml", timeout_s=600)
-        made.desk.hpcq("baseline", "set", "good", "latest", "--why", "first light")
+        made.first_light()
         made.accept("--all")
         yield made
     finally:
