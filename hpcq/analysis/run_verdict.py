@@ -177,8 +177,7 @@ class _History:
     def __init__(
         self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome], found: Sequence[Standing], *, brief: bool
     ) -> None:
-        from hpcq.analysis.changed import gone_since
-        from hpcq.analysis.recorded import known_states
+        from hpcq.analysis.changed import gone_since, known_states
         from hpcq.store.history import metrics_of, select
         from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
@@ -293,8 +292,7 @@ def _changes(
     beside_work: this run's values of them count for nothing.
     """
     from hpcq.analysis.bulk_points import tracks
-    from hpcq.analysis.changed import explained, searched
-    from hpcq.analysis.recorded import known_states
+    from hpcq.analysis.changed import explained, known_states, searched
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
     rows, metrics, window = history.rows, history.metrics, history.window

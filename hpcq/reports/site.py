@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcq import __version__, units
-from hpcq.analysis.change_blocks import Block
+from hpcq.analysis.change import Block
 from hpcq.analysis.standing import Standing, standings
 from hpcq.errors import UserError
 from hpcq.render import render

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
-from hpcq.analysis.change import CLOSED, Changed, Explained, Judged, alarms, is_unclear, tally_of
-from hpcq.analysis.change_blocks import Block, blocks_of
-from hpcq.analysis.changed import explained, searched
+from hpcq.analysis.change import CLOSED, Block, Changed, Explained, Judged, alarms, blocks_of, is_unclear, tally_of
+from hpcq.analysis.changed import explained, known_states, searched
 from hpcq.analysis.gates import FailedGate, failed_gates, failed_lines
-from hpcq.analysis.recorded import known_states
 from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, bounds_of, standings, touching
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links

@@ -1,6 +1,6 @@
 """Statistics of series, and of before against after: numbers in, numbers out, without files or questions.
 
-    find_changes        unknown boundary: when did it change?       changes.py over kernel.py and scale.py
+    find_changes        unknown boundary: when did it change?       changes.py over scale.py
     compare             known boundary: is after worse than before?  boundary.py
     compare_jobs        the same for single jobs, given how far jobs scatter     between_jobs.py
     median_shift        how far, with an interval                    comparison.py
@@ -12,9 +12,8 @@ docs/methods/change-points.md explains both methods to people.
 
 from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, job_scatters, pooled_scatter
 from hpcq.statistics.boundary import compare, compare_many
-from hpcq.statistics.changes import Change, find_changes
+from hpcq.statistics.changes import Change, change_indices, find_changes
 from hpcq.statistics.comparison import Comparison, ComparisonVerdict, Shift, benjamini_hochberg, median_shift
-from hpcq.statistics.kernel import change_indices
 from hpcq.statistics.ranks import mann_whitney
 from hpcq.statistics.scale import noise_scale
 

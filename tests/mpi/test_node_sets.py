@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.analysis.change_blocks import _things
+from hpcq.analysis.change import _things
 from hpcq.cli.main import run as hpcq
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign

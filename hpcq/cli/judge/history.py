@@ -150,7 +150,7 @@ def _one_series(database: Path, name: str, since: str | None, metric: str | None
 
 def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explained], meant: Window) -> list[PairsOfSet]:
     """For each change of a set of nodes, what the pairs of its nodes say at that moment."""
-    from hpcq.analysis.change_blocks import pairs_at
+    from hpcq.analysis.change import pairs_at
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import nodes_of
     from hpcq.store.history import metrics_of, select

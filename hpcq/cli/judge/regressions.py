@@ -15,8 +15,7 @@ from hpcq.cli.output import print_json, print_words, says_that_it_works
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
-    from hpcq.analysis.change import Explained, Judged
-    from hpcq.analysis.change_blocks import Block
+    from hpcq.analysis.change import Block, Explained, Judged
     from hpcq.analysis.standing import ClusterCause
     from hpcq.store.history import SeriesRow
     from hpcq.store.selection import Selection, Window
@@ -201,11 +200,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
     """
-    from hpcq.analysis.change import CLOSED, alarms, is_unclear, tally_of
-    from hpcq.analysis.change_blocks import blocks_of
-    from hpcq.analysis.changed import explained
+    from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
+    from hpcq.analysis.changed import explained, known_states, record_changes
     from hpcq.analysis.gates import failed_gates, failed_lines
-    from hpcq.analysis.recorded import known_states, record_changes
     from hpcq.analysis.standing import beside_nights, bounds_of, standings, touching
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
