@@ -324,3 +324,27 @@ def test_raw_files_and_all_counters_are_kept_when_asked_for(programs: Programs, 
         assert playing.ended()[0] == 0
         assert set(playing.lines["j1"]["evidence"]) == {"client", "server"}
         assert (tmp_path / "raw" / "j1-t1-r1" / "server" / "before" / "proc" / "stat").exists()
+
+
+@pytest.mark.promise("A companion, and streams of many threads, play in a tournament as in pair jobs.")
+def test_companions_and_threads_in_a_tournament(programs: Programs, tmp_path: Path) -> None:
+    options = {
+        "companion": "udp_pingpong",
+        "companion_idle_s": 0.1,
+        "flow_count": 4,
+        "thread_count": 2,
+        **INSTANT,
+        "duration_s": 0.3,
+    }
+    tests = ["test 1 tcp_stream 60", *(f"option {name} {value}" for name, value in options.items())]
+    with tournament(programs, tmp_path, "abcd", tests, [("j1", "a", "b"), ("j2", "c", "d")]) as playing:
+        playing.conduct()
+        for node in "abcd":
+            playing.agent(node)
+        assert playing.ended()[0] == 0
+    for line in playing.lines.values():
+        metrics = line["result"]["metrics"]
+        assert line["rc"] == 0, line
+        assert metrics["idle_round_trip_p50_ns"] > 0 < metrics["loaded_round_trip_p50_ns"]
+        assert metrics["received_bytes"] == metrics["sent_bytes"] > 0
+    assert len(playing.lines) == 2
