@@ -118,7 +118,9 @@ def run_verdict(
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
     looks = [look.line for one in found for look in one.second_looks if look.state != State.TOLD]
     suspected = (*(one.words for one in causes if not one.is_told), *looks)
-    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in causes if not one.is_told and one.ratio <= DOUBTFUL_RATIO]
+    closed = history.declared | {one.row.series_id for one, state in declared if state in _NO_ALARM}
+    doubted = touching(found, {(one.cluster, one.client, one.server) for one in outcomes if one.series_id not in closed})
+    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if not one.is_told and one.ratio <= DOUBTFUL_RATIO]
     accepted = _accepted(database, runs[0], cluster)
     nodes = _ledger(accepted, outcomes)
     reasons = [*_gone(outcomes, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
