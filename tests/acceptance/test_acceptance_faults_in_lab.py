@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from hpcq import units
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab, lab_command
 
@@ -53,6 +54,16 @@ def lab6() -> Iterator[RunningLab]:
     name = f"faults-{os.getpid()}"
     try:
         lab_command("up", "--name", name, *SHAPE, timeout_s=180)
+        yield RunningLab(name)
+    finally:
+        lab_command("down", "--name", name)
+
+
+@pytest.fixture(scope="module")
+def lab7() -> Iterator[RunningLab]:
+    name = f"seven-{os.getpid()}"
+    try:
+        lab_command("up", "--name", name, "--nodes", "7", "--node-rate", "50mbit", timeout_s=180)
         yield RunningLab(name)
     finally:
         lab_command("down", "--name", name)
@@ -105,6 +116,29 @@ def test_an_mtu_black_hole_fails_with_the_reason_of_its_tests(lab6: RunningLab, 
     assert at_fault(found) == {"n02"}
     assert "brings nothing" in reason_of(found, "n02")
     assert {one["name"] for one in found["nodes"] if one["verdict"] == "pass"}.isdisjoint({"alpha-n02"})
+
+
+@pytest.mark.real_time
+@pytest.mark.promise("In one allocation, an MTU black hole among seven nodes is decided within two minutes.")
+def test_a_black_hole_among_seven_nodes_is_decided_within_two_minutes(lab7: RunningLab, tmp_path: Path) -> None:
+    """A first-time site: nothing but the peers says that n02 is bad. After three of them, nobody waits for it any more."""
+    desk = Desk(tmp_path, lab7)
+    desk.campaign(CAMPAIGN, "accept")
+    lab7.exec("alpha/n02", "sh", "-c", BLACK_HOLE)
+    try:
+        done = desk.hpcq("accept", "campaign.yaml", "--all", "--json", expect=None, timeout_s=900)
+    finally:
+        lab7.exec("alpha/n02", "sh", "-c", MENDED)
+    [found] = json.loads(done.stdout)["clusters"]
+    assert at_fault(found) == {"n02"}
+    query = "SELECT client, server, outcome, reason, started_utc FROM v_results WHERE run = ? ORDER BY started_utc"
+    rows = desk.rows(query, found["runs"][0])
+    decided = [row for row in rows if row["outcome"] == "not_measured"]
+    assert decided
+    assert all("decided: " in row["reason"] and "alpha-n02" in {row["client"], row["server"]} for row in decided)
+    began = [units.parse_utc(row["started_utc"]) for row in rows if row["started_utc"]]
+    waited = [units.parse_utc(row["started_utc"]) for row in rows if row["outcome"] == "failed" and row["started_utc"]]
+    assert (max(waited) - min(began)).total_seconds() < 120, f"{len(waited)} waited for, {len(decided)} left out"
 
 
 def test_a_wrong_mtu_is_named_by_accept_and_by_blame(lab6: RunningLab, desk: Desk) -> None:

@@ -735,10 +735,10 @@ class ClusterLoader(PlanRows):
 
     def _decided(self, job: JobKeys, tries: Sequence[Attempt]) -> dict[int, str]:
         """By test, or 0 for all: why the last attempt measured no further. Of a tournament: kernels/c/tournament/decide.h."""
-        path = self._folder.plan(self.cluster).parent / tries[-1].folder / "decided" if tries else None
+        path = self._attempt_folder(tries[-1]) / "decided" if tries else None
         if path is None or not path.is_file():
             return {}
-        if not tries[-1].shared:
+        if tries[-1].place is None:
             return {int(line): DECIDED for line in path.read_text().split() if line.isdecimal()}
         found: dict[int, str] = {}
         for what, name, *others in (line.split() for line in path.read_text().splitlines() if len(line.split()) > 2):
