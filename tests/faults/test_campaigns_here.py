@@ -9,7 +9,7 @@ import pytest
 from tests.faults.campaigns_here import FAULTS, MOMENTS, SITES, drawn, play, told
 
 #: Ten of the two hundred of `make faults`: together they draw every kind, every site, and one run with its workflow.
-SEEDS = (36, 83, 108, 124, 149, 163, 172, 178, 179, 195)
+SEEDS = (17, 41, 108, 124, 144, 149, 172, 178, 179, 195)
 
 
 @pytest.mark.promise(

@@ -286,7 +286,7 @@ class Machine:
             if job.term_sent and now - job.term_sent > self.settings.kill_delay_s:
                 suspension.kill(job)
             return
-        for task in job.tasks:  # all of its session: timeout(1) leads a process group of its own
+        for task in [job.process, *job.tasks]:  # all of its session: timeout(1) leads a process group of its own
             subprocess.run(["pkill", "-KILL", "--session", str(task.pid)], check=False)
         job.process = None
         if self.settings.deaf and not job.term_sent:
