@@ -112,7 +112,7 @@ def test_units_are_in_the_names(programs: Programs) -> None:
             if row["unit"] is not None:
                 assert row["name"].endswith("_" + row["unit"])
         for metric in kernel["metrics"]:
-            assert metric["unit"] in {"bps", "pps", "ns", "count", "bytes", "ratio"}, metric
+            assert metric["unit"] in {"bps", "pps", "rpm", "ns", "count", "bytes", "ratio"}, metric
         for option in kernel["options"]:
             if option["type"] in {"integer", "number"}:
                 assert option["minimum"] <= option["default"] <= option["maximum"]
@@ -186,6 +186,8 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "read_bytes": 70_000,
         "direction": "client_to_server",
         "flow_count": 2,
+        "thread_count": 1,
+        "thread_place": "as_is",
         "wait_by": "epoll",
         "send_by": "zero_copy",
         "duration_s": 59.875,
@@ -203,6 +205,11 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "warmup_level_ratio": 0.25,
         "sweep_to_bytes": 0,
         "sweep_perturbation_bytes": 0,
+        "companion": "tcp_pingpong",
+        "companion_rate_pps": 1000,
+        "companion_message_bytes": 99,
+        "companion_idle_s": 0.125,
+        "companion_dscp": 8,
         "idle": "hold",
         "send_buffer_bytes": 65536,
         "receive_buffer_bytes": 70000,
