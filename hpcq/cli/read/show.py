@@ -313,7 +313,7 @@ def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     while sum(widths) + 2 * len(widths) > _width() and max(widths) > _COLUMN_MIN:
         widths[widths.index(max(widths))] -= 1
     for line in lines:
-        parts = [textwrap.wrap(cell, width) or [""] for cell, width in zip(line, widths, strict=True)]
+        parts = [textwrap.wrap(cell, max(width, 1)) or [""] for cell, width in zip(line, widths, strict=True)]
         for shown in zip_longest(*parts, fillvalue=""):
             yield ("  " + "  ".join(f"{part:<{width}}" for part, width in zip(shown, widths, strict=True))).rstrip()
 
