@@ -79,7 +79,7 @@ class RunVerdict:
 def verdict_of_run(
     database: Connection, run: str, *, cluster: str | None = None, standing: Standing | None = None, brief: bool = False
 ) -> RunVerdict:
-    """The same, with the gates that its campaign has. Raises UserError if the run is not there."""
+    """What `run_verdict` says, with the gates that the run's campaign has. Raises UserError if the run is not there."""
     unread = ""
     gates: Sequence[GateVerdict] = ()
     try:

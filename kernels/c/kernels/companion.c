@@ -340,7 +340,7 @@ static bool companion_well(struct run *run, struct companion *companion)
 }
 
 /* Client: alone for that long, then until all replies are here, a second at most. */
-static bool companion_alone(struct run *run, struct companion *companion, enum companion_phase phase, double seconds)
+static bool companion_alone(struct run *run, struct companion *companion, int phase, double seconds)
 {
     uint64_t end_ns = clock_now_ns() + clock_ns_from_s(seconds), limit_ns = end_ns + settle_ns;
     __atomic_store_n(&companion->phase, phase, __ATOMIC_RELEASE);
