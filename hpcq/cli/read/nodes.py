@@ -130,9 +130,9 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 
     For each node the list says what `hpcq regressions` says of it: told, suspected, fine, too few jobs, or not measured;
     for told and suspected nodes also the share of their former performance that is left. Then come the last verdict of
-    an acceptance, the last measurement, and the level: the median over the node's tests and partners, each as a share of
-    the median of all pairs in the same test. 90 % means 10 % worse, whichever direction the metric has. Results that were
-    measured beside other work are left out.
+    an acceptance, the last measurement, and the level: the median over the node's tests and partners in the newest run that
+    measured it, each as a share of the median of all pairs in the same test over the stretch. 90 % means 10 % worse,
+    whichever direction the metric has. Results that were measured beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
     with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes

@@ -3,9 +3,10 @@
     node_story(database, name, selection)     one node: verdict, results, partners, changes, events, telling facts
     node_rows(database, selection)            every node: last verdict, last measurement, level beside the others
 
-The level of a node is the median, over its series, of what the series reached as a share of the median of all pairs in
-the same test. One slow partner moves one of many series and leaves the median alone; a slow node moves them all. Values
-beside other work do not count, unless most series of the test have no others: then that is usual there.
+The level of a node is the median, over its series in the newest run that measured it, of what the series reached there as
+a share of the median of all pairs in the same test over the whole stretch. One slow partner moves one of many series and
+leaves the median alone; a slow node moves them all, on the first night already. Values beside other work do not count,
+unless most series of the test have no others: then that is usual there.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ class _SeriesMedian:
     n: int
     left_out: int
     disturbed: bool
+    newest: float  # the median of its values in the newest run of them
+    newest_run: str  # when that run began, and its key
 
 
 def find_node(database: Connection, name: str) -> tuple[str, str, int]:
@@ -160,7 +163,7 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
     """
     cluster = selection.cluster
     every = selection == Selection(cluster=cluster, window=selection.window, metric=selection.metric)
-    levels: dict[tuple[str, str], list[float]] = {}
+    levels: dict[tuple[str, str], list[tuple[str, float]]] = {}
     partners: dict[tuple[str, str], set[str]] = {}
     counts, left_out = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for test, members in _by_test(_series_medians(database, selection)).items():
@@ -174,9 +177,9 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
                 counts[key] += one.n + one.left_out
                 left_out[key] += one.left_out
                 partners.setdefault(key, set()).add(other)
-                ratio = _level(one, reference)
+                ratio = _level(one, one.newest, reference)
                 if one.n and ratio is not None and len(compared) > 1:
-                    levels.setdefault(key, []).append(ratio)
+                    levels.setdefault(key, []).append((one.newest_run, ratio))
     found = []
     rows = database.execute("SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,))
     nodes = rows.fetchall()
@@ -185,7 +188,8 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
         key = (str(row["cluster"]), str(row["node"]))
         if names_several(key[1]) or not (every or counts[key]):
             continue
-        level = median(levels[key]) if key in levels else None
+        last_run = max((run for run, _ in levels.get(key, ())), default=None)
+        level = median([ratio for run, ratio in levels[key] if run == last_run]) if last_run is not None else None
         last = newest[int(row["node_id"])]
         found.append(NodeRow(*key, row["verdict"], last, counts[key], len(partners.get(key, ())), level, left_out[key]))
     return sorted(found, key=lambda one: (one.cluster, natural(one.node)))
@@ -241,7 +245,7 @@ def _partners(database: Connection, node_id: int, selection: Selection) -> list[
     for test, members in tests.items():
         reference = median([one.value for one in members if one.n])
         for one in members:
-            ratio = _level(one, reference)
+            ratio = _level(one, one.value, reference)
             if one.n and ratio is not None and not names_several(one.server):
                 _, kernel, message_bytes, _, metric, unit, role = test
                 partner = one.server if role == "client" else one.client
@@ -254,22 +258,30 @@ def _series_medians(database: Connection, selection: Selection, node_id: int | N
     cluster = selection.cluster
     condition, bound = of_tables(database, replace(selection, cluster=None))
     query = (
-        "SELECT x.series_id, m.value, x.disturbed FROM result x JOIN series se ON se.series_id = x.series_id"
-        " JOIN kernel k ON k.kernel_id = se.kernel_id"
+        "SELECT x.series_id, m.value, x.disturbed, jb.run_cluster_id FROM result x JOIN series se ON se.series_id = x.series_id"
+        " JOIN job jb ON jb.job_id = x.job_id JOIN kernel k ON k.kernel_id = se.kernel_id"
         f" JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = {_METRIC}"
         f" WHERE {COUNTS}{'' if node_id is None else f' AND x.series_id IN ({_OF_NODE})'} AND {condition}"
     )
-    values: dict[int, tuple[list[float], list[float]]] = {}
+    values: dict[int, tuple[list[tuple[int, float]], list[tuple[int, float]]]] = {}
     cursor = database.cursor()
     cursor.row_factory = None
-    for series_id, value, disturbed in cursor.execute(query, {**bound, "node_id": node_id, "metric": selection.metric}):
-        values.setdefault(series_id, ([], []))[disturbed].append(value)
+    for series_id, value, disturbed, run in cursor.execute(query, {**bound, "node_id": node_id, "metric": selection.metric}):
+        values.setdefault(series_id, ([], []))[disturbed].append((run, value))
+    began = {
+        int(row[0]): f"{row[1]} {row[2]}"
+        for row in database.execute("SELECT run_cluster_id, created_utc, run_id FROM run_cluster JOIN run USING (run_id)")
+    }
     found = []
     for series_id, (test, client, server, better) in _heads(database, values, selection.metric, node_id).items():
         if cluster in {None, test[0], test[3][-1]}:
             clean, late = values[series_id]
             here, left_out = (clean, len(late)) if clean else (late, 0)
-            found.append(_SeriesMedian(test, client, server, median(here), better, len(here), left_out, not clean))
+            newest = max({run for run, _ in here}, key=began.__getitem__)
+            value, last = median([value for _, value in here]), median([value for run, value in here if run == newest])
+            found.append(
+                _SeriesMedian(test, client, server, value, better, len(here), left_out, not clean, last, began[newest])
+            )
     return found
 
 
@@ -356,11 +368,11 @@ def _by_test(
     return tests
 
 
-def _level(one: _SeriesMedian, reference: float) -> float | None:
-    """How good a series is beside a reference: above 1 is better, whichever direction its metric has."""
-    if one.better not in {"higher", "lower"} or one.value <= 0 or reference <= 0:
+def _level(one: _SeriesMedian, value: float, reference: float) -> float | None:
+    """How good a value of a series is beside a reference: above 1 is better, whichever direction its metric has."""
+    if one.better not in {"higher", "lower"} or value <= 0 or reference <= 0:
         return None
-    return one.value / reference if one.better == "higher" else reference / one.value
+    return value / reference if one.better == "higher" else reference / value
 
 
 def _changes(database: Connection, cluster: str, node: str) -> list[dict[str, Any]]:
