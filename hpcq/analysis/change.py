@@ -318,18 +318,21 @@ def tally_of(
     worse: Sequence[Changed],
     unclear: Collection[int],
     fine: Collection[int] = frozenset(),
+    *,
     failed: Collection[int] = frozenset(),
+    degraded: Collection[int] = frozenset(),
 ) -> Tally:
     """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none.
 
     fine: series (by series_id) that pass with their nodes, also where they have few values of their own. failed: those that
-    fail a gate.
+    fail a gate. degraded: those that are it with a thing that is told.
     """
-    directions: dict[int, set[str]] = {one: {"gone"} for one in failed}
+    too_few = {row.series_id for row in judged.too_few}
+    with_told = set(degraded) & (judged.judged_ids | too_few)
+    directions: dict[int, set[str]] = {one: {"worse"} for one in with_told} | {one: {"gone"} for one in failed}
     for one in worse:
         directions.setdefault(one.row.series_id, set()).add(one.level.direction)
     verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
-    too_few = {row.series_id for row in judged.too_few}
     open_ones = (too_few | set(unclear)) - directions.keys() - set(fine)
     beside_work = {row.series_id for row in judged.disturbed} - open_ones
     verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + len(beside_work))

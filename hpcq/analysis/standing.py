@@ -367,6 +367,19 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 
 
+def silent_series(causes: Iterable[ClusterCause], rows: Collection[SeriesRow], worse: Iterable[Changed]) -> set[int]:
+    """The series that a told thing touches, where none of them got worse by its own search: they are degraded with it.
+
+    worse: the changes that count. Returns series_ids.
+    """
+    ends = {(one.row.cluster, one.row.client, one.row.server) for one in worse}
+    found = set[int]()
+    for cause in causes:
+        if cause.is_told and not any(cluster == cause.cluster and cause.concerns(*pair) for cluster, *pair in ends):
+            found |= {one.series_id for one in rows if one.cluster == cause.cluster and cause.concerns(one.client, one.server)}
+    return found
+
+
 def told_in(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> list[ClusterCause]:
     """What is told of these clusters at the end of a stretch."""
     return [one for standing in standings(database, clusters, since, metric) for one in standing.causes if one.is_told]

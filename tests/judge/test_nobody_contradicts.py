@@ -91,14 +91,16 @@ def contradictions(verbs: Verbs) -> list[str]:
     _, blame = verbs.said("blame")
     _, nodes = verbs.said("nodes", "--since", "2026-03-20")
     words = {row["node"]: row["judged"] for row in nodes}
-    for verb, causes in (("regressions", regressions["causes"]), ("blame", blame["causes"])):
-        for cause in causes:
+    for verb, named in (("regressions", regressions["causes"]), ("blame", blame["causes"])):
+        for cause in named:
             if cause["thing"] == "node" and words[cause["names"][0]] != cause["state"]:
                 found.append(f"{verb} says {cause['state']} of {cause['names'][0]}, nodes says {words[cause['names'][0]]}")
     told = {row["node"] for row in nodes if row["judged"] == "told"}
     if told - {one["names"][0] for one in regressions["causes"] if one["thing"] == "node"}:
         found.append("nodes tells of nodes that regressions does not")
     causes = {(one["thing"], *one["names"]) for one in regressions["causes"] if one["state"] == "told"}
+    if causes and not regressions["judged"]["degraded_count"] + regressions["judged"]["failed_count"]:
+        found.append(f"regressions tells {causes} and counts {regressions['judged']}")
     changed = verbs.said("notify", "--dry-run", "true")[1]
     mailed = {(one["kind"], one["name"]) for one in changed if one["kind"] != "campaign" and one["reason"].startswith("told:")}
     if {("cluster", "alpha") if one[0] == "night" else (one[0], " - ".join(one[1:])) for one in causes} != mailed:

@@ -203,7 +203,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
     from hpcq.analysis.changed import explained, known_states, record_changes
     from hpcq.analysis.gates import failed_gates, failed_lines
-    from hpcq.analysis.standing import beside_nights, bounds_of, standings, touching
+    from hpcq.analysis.standing import beside_nights, bounds_of, silent_series, standings, touching
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
 
@@ -231,7 +231,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
     worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     counted = [one.changed for one in worse if id(one.changed) not in beside.noise]
-    tally = tally_of(judged, counted, unclear, beside.fine, {one.series_id for one in failed})
+    silent = silent_series(causes, rows, counted)
+    tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=silent)
     if as_json:
         counts = {name: getattr(judged, name) for name in _COUNTS}
         print_json(
