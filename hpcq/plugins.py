@@ -11,14 +11,16 @@ docs/extending.md has an example of each.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcq.errors import UserError
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 GATE_KINDS, SCHEDULERS, EXPORTERS = GROUPS = ("hpcq.gate_kinds", "hpcq.schedulers", "hpcq.exporters")
 
@@ -37,6 +39,8 @@ class Plugin:
 @cache
 def plugins(group: str) -> tuple[Plugin, ...]:
     """All entry points of a group, in the order of their names, the broken ones too."""
+    import importlib.metadata  # brings the package email, which verbs without plug-ins need not load
+
     return tuple(_load(one) for one in sorted(importlib.metadata.entry_points(group=group), key=lambda one: one.name))
 
 

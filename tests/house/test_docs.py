@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -42,8 +43,17 @@ SIZES = [("tcp_stream", {"message_bytes": 65536}), *(("tcp_pingpong", {"message_
 LEAVES = [(name, command) for name, command in reference.verbs() if not isinstance(command, click.Group)]
 
 
+@pytest.fixture
+def desk(filled: LocalDesk) -> Iterator[LocalDesk]:
+    """That folder, with its database as it was at first: what one page merges or retracts, another does not see."""
+    yield filled
+    for name in ("results.db-wal", "results.db-shm"):
+        (filled.folder / name).unlink(missing_ok=True)
+    shutil.copyfile(filled.folder / "first.db", filled.folder / "results.db")
+
+
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
+def filled(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     """A folder in which the commands of the documentation mean something: loaded runs, series and pairs."""
     made = LocalDesk.at(tmp_path_factory.mktemp("docs"))
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +92,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     (made.folder / "facts.csv").write_text("node,time,fact,value\nn1,2025-12-01T00:00:00Z,nic.eth0.speed_bps,100000000000\n")
     (made.folder / "leaves.csv").write_text("\n".join(f"{name},leaf{1 + (name > 'n4')}" for name in nodes) + "\n")
     made.hpcq("baseline", "set", "good", "latest", expect=None)
-    shutil.copyfile(made.folder / "results.db", made.folder / "old.db")
+    for name in ("old.db", "first.db"):
+        shutil.copyfile(made.folder / "results.db", made.folder / name)
     elsewhere = run_folders.RunBuilder(made.folder / "elsewhere", run="nightly-20261121T030000Z-5173")
     elsewhere.everything()
     run_folders.load(made.folder / "siteb.db", elsewhere)
@@ -100,7 +111,7 @@ def shell(desk: LocalDesk, line: str) -> subprocess.CompletedProcess[str]:
 def marked_blocks(page: Path) -> list[tuple[set[int], list[str]]]:
     """Expected exit codes and command lines of each marked block.
 
-    `0 or 4`: examples that ran before on this desk add runs and retract results, and too little of them is 4.
+    `0 or 4`: examples that ran before on this page add runs and retract results, and too little of them is 4.
     """
     found = []
     for mark in re.finditer(

@@ -149,7 +149,7 @@ def test_results_of_a_description_that_is_refused_now_load_into_another_database
     with sqlite3.connect(fresh) as database:
         assert database.execute("SELECT outcome, value FROM v_results").fetchall() == [("measured", 12.5e6)]
     path.unlink()
-    desk.hpcq("report", "--db", str(fresh), "--to", str(tmp_path / "page.html"), expect=4)
+    desk.hpcq("report", "--db", str(fresh), "--to", str(tmp_path / "page.html"))  # its gate passes
     assert "foreign_rate" in (tmp_path / "page.html").read_text()
 
 

@@ -21,7 +21,18 @@ from tests.pages.browser import Browser, Tab, browsing
 #: For those who change hpcq: in the repository, not on the site.
 INTERNAL = {Path("promises.html")}
 #: What MkDocs reads.
-SOURCES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "tools", "campaigns", "bench/results")
+SOURCES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "mkdocs.yml",
+    "docs",
+    "tools",
+    "campaigns",
+    "bench/results",
+    "packaging",
+    "tests/plugins",
+)
 
 
 def built(root: Path) -> subprocess.CompletedProcess[str]:

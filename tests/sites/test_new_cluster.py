@@ -116,7 +116,7 @@ def test_this_machine_from_nothing_to_a_verdict(tmp_path: Path) -> None:
 def test_wishes_that_cannot_be_met_say_what_there_is(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     said = desk.hpcq("cluster", "new", "x", "--scheduler", "sge", expect=2).stderr
-    assert said.startswith("error: scheduler: 'sge': must be one of slurm, pbs, local"), said
+    assert said.startswith("error: scheduler: 'sge': must be one of slurm, pbs, torque, local"), said
     with simulated_pbs(tmp_path / "pbs"):
         said = desk.hpcq("cluster", "new", "x", "--partition", "nosuch", expect=2).stderr
         assert said.startswith("error: --partition: 'nosuch': must be one of workq"), said
