@@ -61,6 +61,7 @@ def test_fuzzing_with_a_fixed_seed_finds_nothing(fuzzer: Path, tmp_path: Path) -
     assert int(covered[-1]) > int(covered[0]) > 300, "coverage guides it"
 
 
+@pytest.mark.long
 def test_fuzzing_for_a_minute_finds_nothing(fuzzer: Path, tmp_path: Path) -> None:
     """Another start each time; what is found is found by whoever runs the tests that day."""
     said = fuzz(fuzzer, tmp_path, "-max_total_time=60", limit_s=300)

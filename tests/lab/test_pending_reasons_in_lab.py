@@ -111,6 +111,7 @@ def test_a_job_that_waits_for_another_of_ours_is_never_withdrawn(lab: RunningLab
     assert not [event for event in driven.events() if event["event"] == "withdraw"]
 
 
+@pytest.mark.long
 def test_a_driver_that_yields_asks_the_controller_little(lab: RunningLab, tmp_path: Path) -> None:
     """The controller's own count of what this user asked, over a minute and a half of yielding with nothing in the queue."""
     driven = Driven(tmp_path, lab, "alpha", "pairs: {list: [[alpha-n01, alpha-n02]]}\nbudget: {yield: true}")

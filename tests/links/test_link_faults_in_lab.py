@@ -44,6 +44,7 @@ def start_of(lab: RunningLab, scheduler_job_id: str) -> str:
     return "" if state == "PENDING" else start
 
 
+@pytest.mark.long
 def test_faults_and_users_cost_a_link_nothing_that_is_not_a_row(lab: RunningLab, tmp_path: Path) -> None:
     """One campaign of four pairs. A user comes while the first one is measured. With the second one, ssh is cut, a controller
     restarts, the driver is killed. A later one loses a node. What is left then, the first one too, meets a beta that starts

@@ -43,6 +43,7 @@ def desk_of(lab: RunningLab, folder: Path, partition: str) -> Desk:
     return desk
 
 
+@pytest.mark.long
 def test_a_partition_that_does_not_let_us_in_is_named_before_anything_runs(lab: RunningLab, tmp_path: Path) -> None:
     desk = desk_of(lab, tmp_path, "staff")
     done = desk.hpcq("plan", "campaign.yaml", expect=2)
