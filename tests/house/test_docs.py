@@ -210,7 +210,7 @@ def test_every_command_of_a_page_is_one_that_hpcq_takes() -> None:
     assert len(found) > 150
     wrong = [f"{page.name}: {words}: {why}" for page, words in found if (why := refused(words))]
     assert wrong == []
-    assert refused("results --no-such") == "No such option '--no-such'."
+    assert "--no-such" in refused("results --no-such")  # Click's words differ by version
     assert refused("resultz") == "there is no verb resultz"
 
 
