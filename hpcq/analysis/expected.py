@@ -165,11 +165,15 @@ _USUAL_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class ShareOfExpected:
-    """A value as a share of what was expected. source: what says so, in words. bound: empty, or what it must be and is not."""
+    """A value as a share of what was expected. source: what says so, in words. bound: empty, or what it must be and is not.
+
+    judged: whether a bound was there to hold it against; a share of the link alone is a note.
+    """
 
     ratio: float
     source: str
     bound: str = ""
+    judged: bool = True
 
 
 class Forecast:
@@ -203,7 +207,7 @@ class Forecast:
 
         if ends is not None and series.metric == "throughput_bps" and fills_a_link(series.kernel, series.parameters):
             link = LINK.reference(GateAgainst(LINK, ONE_CORE), series, self)
-            return ShareOfExpected(value / link.value, link.source) if link.value else None
+            return ShareOfExpected(value / link.value, link.source, judged=False) if link.value else None
         return None
 
     def _refer(self, gate: Gate, series: MeasuredSeries) -> Reference:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hpcq.store.database import transaction, writing
+from hpcq.cli.read.results import _confirmed, _print_second_looks
+from hpcq.store import query
+from hpcq.store.database import reading, transaction, writing
 from tests.history.histories import History
 from tests.people.nights import NIGHTS, NODES, Asked
 
@@ -109,3 +112,17 @@ def test_pairs_of_a_tournament_cost_once(tmp_path: Path, capsys: pytest.CaptureF
         )
     [found] = Asked(made.database, capsys).json("runs", "--cost", "--since", "2026-11-01")
     assert (found["month"], found["job_count"], found["node_hours"]) == ("2026-11", 1, 2.0)
+
+
+@pytest.mark.promise(
+    "Where too little is known to suspect a node, `run --confirm` says that, and not that nobody is suspected."
+)
+def test_no_history_is_not_no_suspect(ask: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    with reading(ask.database) as connection:
+        newest, *_, first = query.runs(connection)
+        for row in (newest, first):
+            looked = [replace(row, suspected_utc=row.created_utc)]
+            _print_second_looks(_confirmed(connection, looked), looked)
+    late, early = (one for one in capsys.readouterr().out.splitlines() if "to measure again" in one or "measured again:" in one)
+    assert early == "alpha: nothing was measured again: too little is known of its nodes to suspect one"
+    assert late.startswith("alpha: no suspect to measure again at ")

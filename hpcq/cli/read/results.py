@@ -669,6 +669,8 @@ def _confirmed(connection: Connection, runs: Sequence[RunRow]) -> tuple[Standing
 
 def _print_second_looks(standing: Sequence[Standing], runs: Sequence[RunRow]) -> None:
     """What came of the suspects, and what is told of each cluster after that."""
+    from hpcq.judge.causes import Judged, Thing
+
     where = {one.cluster: one for one in standing}
     for row in runs:
         if row.suspected_utc is None:
@@ -676,7 +678,9 @@ def _print_second_looks(standing: Sequence[Standing], runs: Sequence[RunRow]) ->
         one = where.get(row.cluster)
         for look in one.second_looks if one else ():
             print_words(look.line)
-        if one is None or not one.second_looks:
+        if one is None or not any(each.thing is Thing.NODE and each.judged is Judged.JUDGED for each in one.coverage):
+            print_words(f"{row.cluster}: nothing was measured again: too little is known of its nodes to suspect one")
+        elif not one.second_looks:
             print_words(f"{row.cluster}: no suspect to measure again at {row.suspected_utc[11:16]}")
         looked = {look.node for look in one.second_looks} if one else set()
         for cause in one.causes if one else ():

@@ -201,14 +201,14 @@ def _ended_lines(watch: Watch) -> list[str]:
 
 
 def _ended_line(one: EndedTest) -> str:
-    """`alpha: n1 > n2: tcp_stream 128 KiB: 191.2 Mbit/s, 98 % of usual: ok`."""
+    """`alpha: n1 > n2: tcp_stream 128 KiB: 191.2 Mbit/s, 98 % of usual: ok`; `measured` where nothing judges it yet."""
     size = f" {units.human(one.message_bytes, 'bytes')}" if one.message_bytes is not None else ""
     if one.value is None:
         shown = f"no value: {one.reason or 'not measured'}"
     elif one.share is None:
-        shown = f"{units.human_of(one.metric, one.value)}: ok"
+        shown = f"{units.human_of(one.metric, one.value)}: measured"
     else:
-        outcome = f"not ok, {one.share.bound}" if one.share.bound else "ok"
+        outcome = f"not ok, {one.share.bound}" if one.share.bound else "ok" if one.share.judged else "measured"
         percent = f"{100 * one.share.ratio:.0f} % of {one.share.source}"
         shown = f"{units.human_of(one.metric, one.value)}, {percent}: {outcome}"
     return visible(f"{one.cluster}: {one.client} > {one.server}: {one.kernel}{size}: {shown}")
