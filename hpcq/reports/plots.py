@@ -203,7 +203,10 @@ def _under_load(kernel: str, group: Sequence[Summary]) -> Plot:
                 dots += [Dot(x, y_axis.at(one.median), _pair_text(one), _beside_work(one)) for one in shown]
                 rows.append(_row(f"{label}, {quantile}, {words} the stream", None, here))
             if line:
-                curves.append(Curve(f"{label}, {quantile}", len(curves), points_text(line), "", tuple(dots)))
+                # Without the phase in the middle, a line from the first to the last would show what nobody measured.
+                whole = len(line) != 2 or line[1][0] - line[0][0] < x_axis.at(2) - x_axis.at(0)
+                points = points_text(line) if whole else ""
+                curves.append(Curve(f"{label}, {quantile}", len(curves), points, "", tuple(dots)))
     words = f"{kernel_title(kernel)}: round trips before, beside and after it"
     return Plot(
         kind="curve",

@@ -250,6 +250,13 @@ def test_latency_under_load_is_a_picture() -> None:
     assert [len(curve.dots) for curve in plot.curves] == [6, 4]
     assert plot.rows[1][0] == "alpha, p50, beside the stream"
     assert plot.rows[1][2:] == ("5.5 ms", "5 ms", "6 ms", 2)
+    known = {("idle", "p99"): 2e5, ("after", "p99"): 2e5}
+    ends = [
+        summary("n1", "n2", value, metric=f"{phase}_round_trip_{quantile}_ns", **of)
+        for (phase, quantile), value in known.items()
+    ]
+    [curve] = plots_under_load(ends)[0].curves
+    assert (curve.line, len(curve.dots)) == ("", 2), "no line crosses a phase without a value"
     assert plots_under_load([summary("n1", "n2", 1e9)]) == []
 
 
