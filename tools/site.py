@@ -30,8 +30,8 @@ def on_files(files: Files, *, config: Any) -> Files:
     return files
 
 
-#: Pages for those who change hpcq, and the one that names everything once: a search is to find the others first.
-_LATER = {"architecture.md", "decisions.md", "extending.md", "writing.md", "tutorial.md"}
+#: Pages for those who change hpcq: a search is to find the others first.
+_LATER = {"architecture.md", "decisions.md", "extending.md", "writing.md"}
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
@@ -79,3 +79,10 @@ def _target(page: str, link: str) -> str | None:
 def _inside(target: str) -> str:
     """Where a file of the repository stands in the site: as text, which browsers show instead of saving it."""
     return f"files/{target}" if Path(target).suffix == ".svg" else f"files/{target}.txt"
+
+
+def on_post_build(*, config: Any) -> None:
+    """Write the index of the search as a script, too: a page that is opened from disk may load no other file."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text("utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index};\n", "utf-8")
