@@ -19,7 +19,7 @@ from hpcq.planning.links import plan_cluster
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, read_json, write_text
-from hpcq.runner.drive.driver import ClusterRun, Driver
+from hpcq.runner.drive.driver import Driver
 from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden
@@ -96,7 +96,7 @@ def account_at(here: ClusterSite, clock: Clock | None = None) -> Account:
     folder, cluster = account_folder(here.cluster), here.cluster
     shared = SharedAccount(here.transport, folder, here.run.run, cluster.budget, clock, trusted=cluster.trusted)
     budget = here.campaign.budget_on(here.cluster)
-    return Account(budget, Pace.of(here.cluster, clock), Limit(here.scheduler, clock), shared=shared)
+    return Account(budget, Pace.of(here.cluster, clock), Limit(here.scheduler, clock), shared)
 
 
 def share_of(state: ClusterState) -> Share:
@@ -117,7 +117,7 @@ def opened(run: RunFolder, here: ClusterSite, account: Account, say: Say) -> Ite
         account.own_reservation = _own_reservation(here, planned, say, account.clock)
         record = Record(name, journal, state, say)
         queue = ClusterQueue(here, account, record, folder=here.folder, root=here.root)
-        yield Driver(ClusterRun(record=record, queue=queue))
+        yield Driver(record, queue)
 
 
 def _own_reservation(here: ClusterSite, planned: Plan, say: Say, clock: Clock) -> OwnReservation | None:

@@ -22,8 +22,8 @@ from hpcq.definition.model import Test
 from hpcq.planning.plan import Cost, Goals, Plan
 from hpcq.run_folder.journal import Event, Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_json
-from hpcq.runner.drive.driver import ClusterRun, Driver
-from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
+from hpcq.runner.drive.driver import Driver
+from hpcq.runner.queue.account import Account, HeldByJobs, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.run_state import ClusterState, Record
 from hpcq.runner.site.place import ClusterSite
@@ -237,6 +237,13 @@ class FakeScheduler(Scheduler):
 FakeScheduler.__abstractmethods__ = frozenset()  # no command is typed here: what would type them is never asked
 
 
+class OnlyRun(SharedAccount):
+    """The account of a run that is the only one: it looks for no other, and for no stop file."""
+
+    def refresh(self, held: HeldByJobs, used: float, *, at_once: bool = False) -> None:
+        """Ask nobody."""
+
+
 @dataclass
 class FakeSite:
     """One cluster and one run on it."""
@@ -276,14 +283,16 @@ class FakeSite:
         with Journal(self.run.journal("sim")) as journal:
             state = ClusterState.replay(self.plan, journal.events)
             journal.append("opened", host="here", pid=1)
-            account = Account(self.budget, Pace.of(self.cluster, self.clock), Limit(self.scheduler, self.clock))
+            transport, place = self.scheduler.transport, str(self.folder / "work" / "hpcq" / "account" / "sim")
             if self.shares_account:
-                place = str(self.folder / "work" / "hpcq" / "account" / "sim")
-                account.shared = SharedAccount(self.scheduler.transport, place, self.run_name, self.cluster.budget, self.clock)
+                shared = SharedAccount(transport, place, self.run_name, self.cluster.budget, self.clock)
+            else:
+                shared = OnlyRun(transport, place, self.run_name, Budget(), self.clock)
+            account = Account(self.budget, Pace.of(self.cluster, self.clock), Limit(self.scheduler, self.clock), shared)
             account.shares.append(Share(lambda: state.node_seconds, lambda: list(state.active.values())))
             record = Record("sim", journal, state, self._say)
             queue = ClusterQueue(self.place, account, record, folder=self.run.path / "sim", root=str(self.root))
-            yield Driver(ClusterRun(record=record, queue=queue))
+            yield Driver(record, queue)
 
     @property
     def place(self) -> ClusterSite:

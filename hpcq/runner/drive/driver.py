@@ -16,20 +16,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from hpcq import nodelist
 from hpcq.errors import HpcqError, TransportError
 from hpcq.nodelist import natural
 from hpcq.planning.allocations import choose_allocations, estimate_s, rounds_of
-from hpcq.planning.plan import Plan, PlannedPair, pair_index_of
+from hpcq.planning.plan import PlannedPair, pair_index_of
 from hpcq.planning.waves import choose_wave, nodes_within
 from hpcq.run_folder.failed_starts import StartWords, cause_of, first_error, words_of
 from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.drive.tournaments import Spools, Tournament, make_tournament, write_any
-from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import driven_json
 from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.reservations import OwnReservation
@@ -37,39 +35,6 @@ from hpcq.runner.queue.run_state import ClusterState, Job, Record, make_job
 from hpcq.runner.queue.yield_policy import WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.transport import quote
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What the driver of one cluster's own pairs holds.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRun:
-    """The state of a driver: the journal, the queue, and what the run may take of the cluster."""
-
-    record: Record[ClusterState]
-    queue: ClusterQueue
-
-    @property
-    def state(self) -> ClusterState:
-        return self.record.state
-
-    @property
-    def plan(self) -> Plan:
-        return self.record.state.plan
-
-    @property
-    def account(self) -> Account:
-        return self.queue.account
-
-    @property
-    def folder(self) -> Path:
-        """Return the cluster's part of the run folder."""
-        return self.queue.folder
-
-    @property
-    def root(self) -> str:
-        """Return the counterpart of that folder on the cluster."""
-        return self.queue.root
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +76,14 @@ class Pending:
 class FirstJobs:
     """What the first jobs of a run say about all others."""
 
-    def __init__(self, cluster_run: ClusterRun) -> None:
-        self._run = cluster_run
+    def __init__(self, state: ClusterState, queue: ClusterQueue) -> None:
+        self._state, self._queue = state, queue
         self._seen_count = 0
         self._asked = False
 
     def failure(self) -> tuple[str, str] | None:
         """Return why no job of this run can start its programs, and the remedy; None while nothing shows that."""
-        state = self._run.state
+        state = self._state
         if state.cancelled or state.measured_now_count:
             return None
         ended = [one for one in state.attempts.values() if one.outcome in _PROVING]
@@ -126,7 +91,7 @@ class FirstJobs:
             self._seen_count = len(ended)
             if (found := self._shared(ended)) is not None:
                 return found
-        folder = self._run.folder
+        folder = self._queue.folder
         failed = [one for one in state.attempts.values() if one.outcome == "failed" or one.state is JobState.FAILED]
         if not self._asked and any(not (folder / one.folder / "started.json").exists() for one in failed):
             self._asked = True
@@ -134,10 +99,10 @@ class FirstJobs:
         return None
 
     def _shared(self, ended: Sequence[Attempt]) -> tuple[str, str] | None:
-        plan = self._run.plan
+        plan = self._state.plan
         by_remedy: dict[str, list[tuple[Attempt, StartWords]]] = {}
         for one in ended:
-            words = StartWords(one.reason) if one.outcome == "refused" else words_of(self._run.folder / one.folder)
+            words = StartWords(one.reason) if one.outcome == "refused" else words_of(self._queue.folder / one.folder)
             cause = cause_of(words.text)
             if cause is None or cause.may_pass:
                 continue
@@ -154,9 +119,8 @@ class FirstJobs:
 
     def _of_node(self) -> tuple[str, str] | None:
         """Return what an idle node says of the run's folder, if that explains a job that failed before its script began."""
-        queue = self._run.queue
         with contextlib.suppress(HpcqError):
-            done = queue.scheduler.probe(f"cd {quote(self._run.root)} && : >.seen && rm .seen")
+            done = self._queue.scheduler.probe(f"cd {quote(self._queue.root)} && : >.seen && rm .seen")
             words = first_error(done.stderr or done.text)
             cause = cause_of(words) if done.returncode != 0 else None
             if cause is not None and "work_directory" in cause.remedy and not cause.may_pass:
@@ -183,19 +147,20 @@ _CHUNK = 200
 class Submitter:
     """Submits jobs for one driver."""
 
-    def __init__(self, cluster_run: ClusterRun) -> None:
-        self._run = cluster_run
+    def __init__(self, record: Record[ClusterState], queue: ClusterQueue) -> None:
+        self._record, self._state, self._plan = record, record.state, record.state.plan
+        self._queue, self._account = queue, queue.account
 
     def submit(self, wave: Sequence[Sequence[int]], idle: Sequence[str]) -> None:
         """Submit one job for each of these lists of pairs. Stops early when the site allows no more."""
-        run = self._run
+        queue = self._queue
         for start in range(0, len(wave), _CHUNK):
             jobs = self._affordable([self._job(indices, place) for place, indices in enumerate(wave[start : start + _CHUNK])])
             if not jobs:
                 return
             self._commit(jobs, idle)
-            run.queue.transport.push(run.folder, run.root, [job.folder for job in jobs])
-            if not run.queue.submit(jobs):
+            queue.transport.push(queue.folder, queue.root, [job.folder for job in jobs])
+            if not queue.submit(jobs):
                 return
 
     def _job(self, indices: Sequence[int], place: int) -> Job | Tournament:
@@ -203,12 +168,12 @@ class Submitter:
 
         `place` counts those that are not in the journal yet.
         """
-        run, state = self._run, self._run.state
-        if run.plan.allocation == "pair":
+        plan, state, folder = self._plan, self._state, self._queue.folder
+        if plan.allocation == "pair":
             [index] = indices
-            return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index), run.folder)
+            return make_job(plan, index, state.next_attempt_no(index), state.missing(index), folder)
         missing = {index: state.missing(index) for index in indices}
-        return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing, run.folder)
+        return make_tournament(plan, indices, state.tournament_count + 1 + place, missing, folder)
 
     def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
         """Return the first of these jobs that fit the node-seconds budget, even if each uses its whole time limit.
@@ -216,37 +181,37 @@ class Submitter:
         Jobs that end leave more, so the others wait. The last job may get a shorter limit, down to its estimate.
         If not even that fits, hpcq does not run the rest.
         """
-        run = self._run
-        left, kept = run.account.node_seconds_left(), list[Job | Tournament]()
-        left_for_all = run.account.node_seconds_for_all()
+        account = self._account
+        left, kept = account.node_seconds_left(), list[Job | Tournament]()
+        left_for_all = account.node_seconds_for_all()
         for job in jobs:
             left_for_all -= len(job.nodes) * job.walltime_s
             if left_for_all < 0:
                 break
             if len(job.nodes) * job.walltime_s > left:
-                if kept or run.state.active:
+                if kept or self._state.active:
                     break
                 job = replace(job, walltime_s=int(left / len(job.nodes)))  # noqa: PLW2901 - the same job, with less time
                 needed_s = self._estimated_s(job)
                 if job.walltime_s < needed_s:
                     words = f"a job of {len(job.nodes)} nodes needs about {len(job.nodes) * needed_s:.0f}"
-                    run.record.not_run(list(run.state.pending), run.account.too_little(words))
+                    self._record.not_run(list(self._state.pending), account.too_little(words))
                     break
             kept.append(job)
             left -= len(job.nodes) * job.walltime_s
         return kept
 
     def _estimated_s(self, job: Job | Tournament) -> float:
-        plan = self._run.plan
+        plan = self._plan
         if isinstance(job, Job):
             return plan.cost.estimated_job_s
         return estimate_s(plan.tests, plan.repetition_count, len(rounds_of(job.pairs)), len(job.pairs))
 
     def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
-        run = self._run
+        queue = self._queue
         for job in jobs:
-            site = replace(run.account.site(run.queue.cluster), interface=run.plan.interface_at(job.nodes))
-            write_any(job, site, run.root, run.folder / job.folder)
+            site = replace(self._account.site(queue.cluster), interface=self._plan.interface_at(job.nodes))
+            write_any(job, site, queue.root, queue.folder / job.folder)
         wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job for job in jobs]}
         attempts: list[dict[str, Any]] = [
             {
@@ -260,7 +225,7 @@ class Submitter:
             }
             for job in jobs
         ]
-        run.record.note_all([wave, *attempts])
+        self._record.note_all([wave, *attempts])
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -277,15 +242,14 @@ _RUNS_LOOK_S = 30.0
 class Driver:
     """Drives one cluster's part of a run."""
 
-    def __init__(self, cluster_run: ClusterRun) -> None:
-        self.cluster_run = cluster_run
-        self.record, self.state = cluster_run.record, cluster_run.state
-        self.queue, self.account = cluster_run.queue, cluster_run.account
-        self.pace, self.clock = self.queue.pace, self.queue.clock
+    def __init__(self, record: Record[ClusterState], queue: ClusterQueue) -> None:
+        self.record, self.state = record, record.state
+        self.queue, self.account = queue, queue.account
+        self.pace, self.clock = queue.pace, queue.clock
         self._started_s = self.clock.now_s()
-        self._submitter = Submitter(cluster_run)
+        self._submitter = Submitter(record, queue)
         self._spools = Spools(self.queue)
-        self._first_jobs = FirstJobs(cluster_run)
+        self._first_jobs = FirstJobs(self.state, queue)
         self._wait = WaitForNodes(self.record, self.clock)
         #: The pairs to run now; None: all.
         self._due: frozenset[int] | None = None
@@ -384,10 +348,10 @@ class Driver:
 
     def _wanted(self) -> bool:
         """Return whether a person wants something else by now. A stop file ends jobs, whether or not the scheduler answers."""
-        before = self.account.stopped()
+        before = self.account.shared.stopped
         with contextlib.suppress(TransportError):  # the turn meets it too, and says it
             self.queue.obey_stop()
-        return self._cancel_is_new() or self.account.stopped() != before
+        return self._cancel_is_new() or self.account.shared.stopped != before
 
     def _cancel_is_new(self) -> bool:
         return not self.state.cancelled and (self.queue.folder.parent / "cancel").exists()
@@ -433,7 +397,7 @@ class Driver:
 
     def _booked(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
         """Return the next jobs, which all runs of this user now see; empty if limits over all runs leave no room."""
-        if self.account.node_seconds_for_all() < self._least_node_seconds() or not self.account.open():
+        if self.account.node_seconds_for_all() < self._least_node_seconds() or not self.account.shared.open():
             return []
         plan, wave = self.state.plan, self._choose(states, room)
         jobs = [tuple({node for index in indices for node in plan.nodes_at(index)}) for indices in wave]

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 from hpcq.clock import Clock
-from hpcq.definition.model import Link
 from hpcq.errors import TransportError
 from hpcq.nodelist import natural
 from hpcq.run_folder.journal import Attempt
@@ -33,31 +32,6 @@ from hpcq.runner.queue.attempt_files import PATIENCE_OVER, AttemptOutcome, drive
 from hpcq.runner.queue.run_state import Record
 from hpcq.runner.queue.yield_policy import RetryLater, Shortage, WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What the driver of a link holds: its journal and its two ends.
-
-
-@dataclass(frozen=True, slots=True)
-class LinkRun:
-    """One link of a run. `retry_later`: pairs with a node that was unavailable a moment ago."""
-
-    sides: Mapping[str, LinkSide]
-    record: Record[LinkState]
-    retry_later: RetryLater
-
-    @property
-    def state(self) -> LinkState:
-        return self.record.state
-
-    @property
-    def link(self) -> Link:
-        return self.record.state.link
-
-    @property
-    def clock(self) -> Clock:
-        return self.sides["from"].clock
-
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The rendezvous of a link's two jobs: what the driver carries between them, and when it ends one of them.
@@ -96,9 +70,9 @@ class Stop:
 class Rendezvous:
     """Connects the two sides of each try."""
 
-    def __init__(self, link_run: LinkRun) -> None:
-        self.link, self.sides, self.state = link_run.link, link_run.sides, link_run.state
-        self._note, self._clock = link_run.record.note, link_run.clock
+    def __init__(self, sides: Mapping[str, LinkSide], record: Record[LinkState], clock: Clock) -> None:
+        self.link, self.sides = record.state.link, sides
+        self._note, self._clock = record.note, clock
         #: What hpcq wrote into attempts' folders: by tag and name of the file.
         self._written: dict[tuple[str, str], str] = {}
         self._alone_since: dict[str, float] = {}
@@ -278,10 +252,10 @@ _SIDES_NEVER_START = 1e18
 class LinkSubmitter:
     """Submits jobs for one link's driver."""
 
-    def __init__(self, link_run: LinkRun) -> None:
-        self._run = link_run
-        self._state, self._sides = link_run.state, link_run.sides
-        self.wait = WaitForNodes(link_run.record, link_run.clock)
+    def __init__(self, sides: Mapping[str, LinkSide], record: Record[LinkState], retry_later: RetryLater, clock: Clock) -> None:
+        self._sides, self._retry_later, self._clock = sides, retry_later, clock
+        self._record, self._state = record, record.state
+        self.wait = WaitForNodes(record, clock)
         #: When to submit the second job of a try even if the first one does not run; without an entry: when it runs.
         self._due: dict[int, float] = {}
 
@@ -319,7 +293,7 @@ class LinkSubmitter:
         """Return the pairs for which both clusters have room beside all other runs of this user, which now see them."""
         for name in SIDES:
             account = self._sides[name].account
-            if not chosen or not account.open():
+            if not chosen or not account.shared.open():
                 return []
             most_s = account.node_seconds_for_all()
             room = [max(0, int(most_s // walltime_s))] if most_s < math.inf else []
@@ -341,7 +315,7 @@ class LinkSubmitter:
             if spent is None and not self._state.active and side.account.node_seconds_left() < walltime_s:
                 spent = side.account.too_little(f"a job may take {walltime_s}")
             if spent is not None:
-                self._run.record.not_run(list(self._state.pending), f"{side.cluster.name}: {spent}")
+                self._record.not_run(list(self._state.pending), f"{side.cluster.name}: {spent}")
         return any(side.paused is not None for side in self._sides.values())
 
     def _reserved(self, states: Mapping[str, Sequence[NodeState]]) -> bool:
@@ -360,18 +334,18 @@ class LinkSubmitter:
             most = self._sides[name].account.budget.node_limit(len(idle))
             refusal = self._sides[name].reserve(set(sorted(wanted, key=natural)[:most]))
             if refusal is not None:
-                self._run.record.not_run(list(self._state.pending), f"{self._state.cluster_of(name)}: {refusal}")
+                self._record.not_run(list(self._state.pending), f"{self._state.cluster_of(name)}: {refusal}")
                 break
         return not missing
 
     def _to_plan(self) -> list[int]:
         """Return the pending pairs, except those with a node that was unavailable a moment ago."""
-        self._run.retry_later.forget(self._run.clock.now_s())
-        return [index for index in self._state.pending if index not in self._run.retry_later.held_until]
+        self._retry_later.forget(self._clock.now_s())
+        return [index for index in self._state.pending if index not in self._retry_later.held_until]
 
     def _choose(self, free: Mapping[str, tuple[set[str], int]]) -> list[int]:
         room = min(count for _, count in free.values())
-        room = min(room, self._run.link.at_once - len(self._state.open_tries))
+        room = min(room, self._state.link.at_once - len(self._state.open_tries))
         idle = {name: set(nodes) for name, (nodes, _) in free.items()}
         chosen: list[int] = []
         for index in self._to_plan():
@@ -400,7 +374,7 @@ class LinkSubmitter:
                 places = ", ".join(node for one in both for node in one.nodes)
                 waited = f"{self.wait.waited_s():.0f} s"
                 words = f"{why} for {waited}" if full else f"not idle for {waited}: {places}"
-                self._run.record.not_run([index], words)
+                self._record.not_run([index], words)
 
     def _left_s(self, both: Sequence[Shortage]) -> float:
         """Return how much longer to wait for a pair: as a node that is down allows, else the longer patience."""
@@ -430,7 +404,7 @@ class LinkSubmitter:
                 job = jobs[side.name]
                 folder = side.folder / job.folder
                 roots = (side.run_root, side.root)
-                write_side(job, self._run.link, side.account.site(side.cluster), roots=roots, folder=folder, first=first)
+                write_side(job, self._state.link, side.account.site(side.cluster), roots=roots, folder=folder, first=first)
                 side.push(job)
                 waits[side.name] = side.expected_wait_s(job)
         if len(waits) < len(SIDES):
@@ -438,10 +412,10 @@ class LinkSubmitter:
         known = {name: 1e9 if wait is None else wait for name, wait in waits.items()}
         slow, fast = sorted(SIDES, key=lambda name: -known[name])
         gap_s = known[slow] - known[fast]
-        self._run.record.note("estimate", job=jobs[slow].job, attempt_no=attempt_no, wait_s=waits, goes_first=slow)
+        self._record.note("estimate", job=jobs[slow].job, attempt_no=attempt_no, wait_s=waits, goes_first=slow)
         self._due.pop(index, None)
         if known[slow] < 1e9 or waits[fast] is None:
-            self._due[index] = self._run.clock.now_s() + (0.0 if gap_s <= _SAME_START_S else gap_s)
+            self._due[index] = self._clock.now_s() + (0.0 if gap_s <= _SAME_START_S else gap_s)
         with self._sides[slow].out_of_reach():
             self._submit_side(self._sides[slow], jobs[slow], first)
         one = self._state.tries.get(index)
@@ -455,7 +429,7 @@ class LinkSubmitter:
         if len(one.sides) == len(SIDES):
             return
         [first] = one.sides.values()
-        due = first.state is JobState.RUNNING or self._run.clock.now_s() >= self._due.get(one.index, _SIDES_NEVER_START)
+        due = first.state is JobState.RUNNING or self._clock.now_s() >= self._due.get(one.index, _SIDES_NEVER_START)
         if not due or not first.live or not first.scheduler_job_id or first.stopped or first.withdrawal:
             return
         side = self._sides[other(first.side)]
@@ -469,7 +443,7 @@ class LinkSubmitter:
         """Submit one side. The attempt is on the disk before the scheduler gets the job."""
         ids = {"job": job.job, "attempt_no": job.attempt_no, "walltime_s": job.walltime_s}
         place = {"nodes": list(job.nodes), "side": side.name, "cluster": side.cluster.name}
-        self._run.record.note("attempt", tag=job.tag, **ids, **place, first=first)
+        self._record.note("attempt", tag=job.tag, **ids, **place, first=first)
         side.submit([job])
 
 
@@ -484,13 +458,13 @@ _CANCEL_AGAIN_S = 10.0
 class LinkDriver:
     """Drives one link's part of a run to its end."""
 
-    def __init__(self, link_run: LinkRun) -> None:
-        self.link_run = link_run
-        self.link, self.state, self.sides = link_run.link, link_run.state, link_run.sides
-        self.record, self.clock = link_run.record, link_run.clock
+    def __init__(self, sides: Mapping[str, LinkSide], record: Record[LinkState], retry_later: RetryLater) -> None:
+        """retry_later: pairs with a node that was unavailable a moment ago."""
+        self.record, self.state, self.link = record, record.state, record.state.link
+        self.sides, self.clock = sides, sides["from"].clock
         self._started_s = self.clock.now_s()
-        self._meeting = Rendezvous(link_run)
-        self._submitter = LinkSubmitter(link_run)
+        self._meeting = Rendezvous(sides, record, self.clock)
+        self._submitter = LinkSubmitter(sides, record, retry_later, self.clock)
         self._request = self.sides["from"].folder.parent / "cancel"
         self._pace_s = max(side.pace.query_s for side in self.sides.values())
         self._pace_max_s = max(self._pace_s, min(side.pace.poll_max_s for side in self.sides.values()))
@@ -642,10 +616,10 @@ class LinkDriver:
 
     def _obey_stop(self) -> bool:
         """Look for a stop file of either cluster, whether or not its scheduler answers. Returns whether one is new or gone."""
-        before = [side.account.stopped() for side in self.sides.values()]
+        before = [side.account.shared.stopped for side in self.sides.values()]
         for side in self.sides.values():
             with contextlib.suppress(TransportError):  # the turn meets it too, and says it
                 side.obey_stop()
-            if (stopped := side.account.stopped()) is not None:
+            if (stopped := side.account.shared.stopped) is not None:
                 self._end_early(f"{side.cluster.name}: {stopped}")
-        return before != [side.account.stopped() for side in self.sides.values()]
+        return before != [side.account.shared.stopped for side in self.sides.values()]

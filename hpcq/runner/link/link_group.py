@@ -30,7 +30,7 @@ from hpcq.run_folder.journal import Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_text
 from hpcq.runner import stages
 from hpcq.runner.drive.driver import Driver
-from hpcq.runner.link.driver import LinkDriver, LinkRun
+from hpcq.runner.link.driver import LinkDriver
 from hpcq.runner.link.side import SIDES, LinkSide, LinkState
 from hpcq.runner.queue.account import Account, Share
 from hpcq.runner.queue.run_state import ClusterState, Record
@@ -218,7 +218,7 @@ def _opened(
         ends = {
             side: LinkSide(side, places[cluster], accounts[cluster], record, retry_later) for side, cluster in sides.items()
         }
-        yield LinkDriver(LinkRun(ends, record, retry_later))
+        yield LinkDriver(ends, record, retry_later)
 
 
 def book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:

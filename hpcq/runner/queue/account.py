@@ -300,7 +300,7 @@ class SharedAccount:
             self.refresh(held, used, at_once=True)
 
     def open(self) -> bool:
-        """Take the lock and read what the others take. Returns whether this driver may book now."""
+        """Take the lock and read what the others take. Returns whether this driver may choose jobs and book them now."""
         if not self.limited:
             return True
         dead = self._lock_seen if self._clock.now_s() - self._lock_since_s >= _LOCK_S else ""
@@ -488,11 +488,11 @@ class Account:
     budget: Budget
     pace: Pace
     limit: Limit
+    #: What all runs of this user take there together.
+    shared: SharedAccount
     #: The reservation that the run makes for itself; None if the campaign wants none.
     own_reservation: OwnReservation | None = None
     shares: list[Share] = field(default_factory=list)
-    #: What all runs of this user take there together; None: this run is the only one that counts.
-    shared: SharedAccount | None = None
 
     @property
     def clock(self) -> Clock:
@@ -505,7 +505,7 @@ class Account:
         Inside a reservation its share of the nodes does not count: it was applied when the reservation was made.
         """
         budget = self.budget
-        if self.shared is not None and not alone:
+        if not alone:
             others, limits = self.shared.others, self.shared.limits
             jobs, nodes = limits.max_jobs, limits.max_nodes
             budget = budget.tightest(
@@ -523,23 +523,11 @@ class Account:
 
     def refresh(self) -> list[str]:
         """Look for the stop file and for other runs. Returns what a person should hear."""
-        if self.shared is None:
-            return []
         self.shared.refresh(self._held_now(), self._used())
         return self.shared.news()
 
-    def stopped(self) -> str | None:
-        """Return the words of the stop file of this user's work directory; None while there is none."""
-        return None if self.shared is None else self.shared.stopped
-
-    def open(self) -> bool:
-        """Whether this driver may choose jobs now: what other runs take is known, and none of them books meanwhile."""
-        return self.shared is None or self.shared.open()
-
     def book(self, jobs: Sequence[tuple[str, ...]], walltime_s: float) -> bool:
         """Book the next jobs for all runs to see; none: give the lock back. False: another driver took the lock."""
-        if self.shared is None:
-            return True
         if not jobs:
             self.shared.release()
             return True
@@ -547,17 +535,14 @@ class Account:
 
     def close(self) -> None:
         """Write what this run still takes, which is nothing when all its parts have ended."""
-        if self.shared is not None:
-            with contextlib.suppress(TransportError):  # then its last entry counts until the limits of its jobs are over
-                self.shared.refresh(self._held_now(), self._used(), at_once=True)
+        with contextlib.suppress(TransportError):  # then its last entry counts until the limits of its jobs are over
+            self.shared.refresh(self._held_now(), self._used(), at_once=True)
 
     def taken_elsewhere(self, job_node_seconds: float) -> str:
         """Say why limits over all runs leave no room for a job that may take so much.
 
         Call it where this run alone would have room.
         """
-        if self.shared is None:
-            return ""
         others, most_s = self.shared.others, self.shared.limits.max_node_seconds
         if most_s is not None and self.node_seconds_for_all() < job_node_seconds:
             took_s = others.node_seconds + self._used()
@@ -568,7 +553,7 @@ class Account:
 
     def node_seconds_for_all(self) -> float:
         """Return what the limit of the cluster file over all runs of the last 24 hours leaves for further jobs."""
-        if self.shared is None or self.shared.limits.max_node_seconds is None:
+        if self.shared.limits.max_node_seconds is None:
             return math.inf
         live = sum(one.max_node_seconds for one in self.live())
         return self.shared.limits.max_node_seconds - self.shared.others.node_seconds - self._used() - live

@@ -450,7 +450,7 @@ class ClusterQueue:
 
     def shut(self) -> str | None:
         """Return the stop file or the hours that allow no job now, or None."""
-        return self.account.stopped() or self.yield_policy.closed(self.clock.local_time())
+        return self.account.shared.stopped or self.yield_policy.closed(self.clock.local_time())
 
     def take(self, reports: Mapping[str, JobReport]) -> None:
         """Record what changed; fetch and judge what may have ended."""
@@ -551,7 +551,7 @@ class ClusterQueue:
 
     def pause(self, snapshot: QueueSnapshot) -> str | None:
         """Return why no job may start now, or None. Tells a person when a pause begins and ends."""
-        paused = self.account.stopped() or self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
+        paused = self.account.shared.stopped or self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
         if paused != self.paused:
             self.record.waits(f"{self._where}{paused}" if paused else "")
             if not paused:
@@ -563,7 +563,7 @@ class ClusterQueue:
         """Look at what all runs of this user take; while a stop file lies there, end running jobs early."""
         for words in self.account.refresh():
             self.say(words)
-        if (stopped := self.account.stopped()) is not None and not self.side:
+        if (stopped := self.account.shared.stopped) is not None and not self.side:
             self.end_early(self.live(), stopped)
 
     def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
