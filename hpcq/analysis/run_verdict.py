@@ -8,7 +8,8 @@ that judges, is anything slow, broken or missing?
     the ledger                  nodes of this run whose last acceptance failed
     coverage                    what was planned and is missing
 
-Coverage alone is no verdict. If everything was measured but nothing judges the run, the run is called unjudged.
+Coverage alone is no verdict. A run that nothing judges is NOT JUDGED where everything was measured: its campaign asked
+for values, and they are there.
 """
 
 from __future__ import annotations
@@ -66,13 +67,24 @@ class RunVerdict:
     suspected: tuple[str, ...] = ()
 
     @property
-    def word(self) -> str:
-        """The word in large letters: the verdict, or that nothing judges this run."""
-        return self.verdict.shown if self.judged_by or self.verdict is not Verdict.INCONCLUSIVE else "NOT JUDGED"
+    def by(self) -> str:
+        """What judged the run, for people."""
+        none = "no gate and no history judges " + ("what was measured" if self.reasons else "this run")
+        return self.judged_by or none
+
+    @property
+    def lines(self) -> list[str]:
+        """For people: the word in large letters and what it was judged by, then the reasons."""
+        return [f"{self.verdict.shown}: {self.by}", *(f"  {one.words}" for one in self.reasons)]
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json: the verdict, what it was judged by, and the reasons in words."""
+        reasons = [one.words for one in self.reasons]
+        return {"verdict": self.verdict.value, "judged_by": self.judged_by, "reasons": reasons}
 
     @property
     def exit_code(self) -> Exit:
-        """3 where something is slow or broken, 4 where something is missing or nothing judges the run, else 0."""
+        """3 where something is slow or broken, 4 where something is missing or could not be decided, else 0."""
         return Tally.of([self.verdict]).exit_code
 
 
@@ -116,11 +128,13 @@ def run_verdict(
     judged_ids |= {one.series_id for one in outcomes for each in found if one.series_id in each.judged_series}
     causes = touching(found, pairs, declared)
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
-    looks = [look.line for one in found for look in one.second_looks if look.state != State.TOLD]
-    suspected = (*(one.words for one in causes if not one.is_told), *looks)
+    looks = [look for one in found for look in one.second_looks if look.state != State.TOLD]
+    suspected = (*(one.words for one in causes if not one.is_told), *(look.line for look in looks))
     closed = history.declared | {one.row.series_id for one, state in declared if state in _NO_ALARM}
     doubted = touching(found, {(one.cluster, one.client, one.server) for one in outcomes if one.series_id not in closed})
     told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if not one.is_told and one.ratio <= DOUBTFUL_RATIO]
+    # Measured again and not settled, it is an open question of this run, however small.
+    told += [Reason(Verdict.INCONCLUSIVE, look.line, 1) for look in looks if look.state == State.SUSPECTED]
     accepted = _accepted(database, runs[0], cluster)
     nodes = _ledger(accepted, outcomes)
     reasons = [*_gone(outcomes, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
@@ -131,12 +145,10 @@ def run_verdict(
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
         return RunVerdict(worst[0], judged_by, tuple(reasons), suspected)
-    passed = judged_by and not reasons
-    return RunVerdict(Verdict.PASS if passed else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected)
-
-
-#: The word for a run where everything is there and nothing judges it.
-NOT_JUDGED = "not_judged"
+    if reasons:
+        nothing = not any(one.measured_count for one in runs)
+        return RunVerdict(Verdict.NOT_COVERED if nothing else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected)
+    return RunVerdict(Verdict.PASS if judged_by else Verdict.NOT_JUDGED, judged_by, (), suspected)
 
 
 def with_verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -150,10 +162,7 @@ def with_verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> li
         planned, measured = row["planned_count"], row["measured_count"]
         standing = stood[row["cluster"]].get(row["run"])
         one = verdict_of_run(database, row["run"], cluster=row["cluster"], standing=standing, brief=True)
-        word = str(one.verdict) if one.word != "NOT JUDGED" or one.reasons else NOT_JUDGED
-        if one.verdict is Verdict.INCONCLUSIVE and not measured:
-            word = str(Verdict.NOT_COVERED)
-        found.append({**row, "coverage_ratio": measured / planned if planned else None, "verdict": word})
+        found.append({**row, "coverage_ratio": measured / planned if planned else None, "verdict": one.verdict.value})
     return found
 
 
@@ -272,7 +281,9 @@ def _open_gates(gates: Sequence[GateVerdict]) -> Iterator[Reason]:
 def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
     planned = sum(one.planned_count for one in runs)
     lost = planned - sum(one.measured_count for one in runs)
-    if lost:
+    if not planned:
+        yield Reason(Verdict.NOT_COVERED, "no result was planned", 0)
+    elif lost:
         yield Reason(Verdict.NOT_COVERED, f"{lost} of {_count(planned, 'planned result')} are not there", lost)
 
 

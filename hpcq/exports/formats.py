@@ -16,6 +16,7 @@ from hpcq import plugins, units
 from hpcq.errors import HpcqError, UserError
 from hpcq.nodelist import natural, nodes_of
 from hpcq.units import parse_utc
+from hpcq.verdict import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Exported:
 
     @property
     def exit_code(self) -> int:
-        """That of `hpcq report`: 3 if something is slow or broken, 4 if something is missing or nothing judges it, else 0."""
+        """That of `hpcq report`: 3 if something is slow or broken, 4 if something is missing or undecided, else 0."""
         return int(self.verdict.exit_code)
 
 
@@ -242,13 +243,13 @@ def _verdict_suite(exported: Exported) -> ET.Element:
     suite = ET.Element("testsuite", name=f"{exported.run}.verdict", tests="1", failures="0", errors="0", skipped="0")
     case = ET.SubElement(suite, "testcase", classname=_clean(exported.run), name="verdict of the run")
     reasons = "; ".join(one.words for one in exported.verdict.reasons)
-    words = _clean(reasons or exported.verdict.judged_by or "nothing judges it")
+    words = _clean(reasons or exported.verdict.by)
     if exported.exit_code == 3:
         suite.set("failures", "1")
         ET.SubElement(case, "failure", type=exported.verdict.verdict.value, message=words)
-    elif exported.exit_code == 4:
+    elif exported.verdict.verdict is not Verdict.PASS:
         suite.set("skipped", "1")
-        ET.SubElement(case, "skipped", message=f"{exported.verdict.word}: {words}")
+        ET.SubElement(case, "skipped", message=f"{exported.verdict.verdict.shown}: {words}")
     return suite
 
 
@@ -338,7 +339,7 @@ def _over(network: str) -> str:
 
 
 def _verdict(exported: Exported) -> str:
-    return f"**{exported.verdict.word}**: {_text(exported.verdict.judged_by or 'nothing judges this run')}."
+    return f"**{exported.verdict.verdict.shown}**: {_text(exported.verdict.by)}."
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -543,7 +544,7 @@ def _gates(exported: Exported) -> Iterator[str]:
 
 def _word(exported: Exported) -> Iterator[str]:
     campaign = exported.clusters[0].campaign if exported.clusters else ""
-    for word in ("pass", "degraded", "failed", "inconclusive"):
+    for word in Verdict:
         holds = int(exported.verdict.verdict.value == word)
         yield f"hpcq_verdict{_labels({'campaign': campaign, 'verdict': word})} {holds}"
 

@@ -501,7 +501,7 @@ def _actions(run: str, verdict: RunVerdict, nodes: Sequence[ApartNode], *, compl
         found += [(f"all that is known of {one.name}", f"hpcq nodes {one.name}") for one in nodes[:2]]
     if not complete:
         found.append(("measure what is missing", f"hpcq resume {run}"))
-    if not bad and not verdict.judged_by and not nodes and not off:
+    if verdict.verdict is Verdict.NOT_JUDGED and not nodes and not off:
         found.append(("let this run be what later ones are compared with", f"hpcq baseline set good {run}"))
     if not found:
         found.append(("all values", f"hpcq results {run}"))

@@ -5,9 +5,10 @@
     FAIL          far worse, beyond a bound, or tests that ran without a valid result
     INCONCLUSIVE  measured, but the results are too few or contradict each other
     NOT COVERED   nothing was measured
+    NOT JUDGED    a whole run: all that was planned is measured, and neither a gate nor a history judges it
 
-Exit codes: 3 if something is degraded or failed; otherwise 4 if something is inconclusive or not covered, or if nothing
-was judged at all; otherwise 0.
+Exit codes: 3 if something is degraded or failed; otherwise 4 if something is inconclusive or not covered, or if a verb
+that judges found nothing to judge; otherwise 0.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Verdict(StrEnum):
     FAILED = "failed"
     INCONCLUSIVE = "inconclusive"
     NOT_COVERED = "not_covered"
+    NOT_JUDGED = "not_judged"
 
     @property
     def shown(self) -> str:
@@ -41,6 +43,7 @@ _SHOWN = {
     Verdict.FAILED: "FAIL",
     Verdict.INCONCLUSIVE: "INCONCLUSIVE",
     Verdict.NOT_COVERED: "NOT COVERED",
+    Verdict.NOT_JUDGED: "NOT JUDGED",
 }
 
 
@@ -70,7 +73,7 @@ class Tally:
 
     def to_json(self) -> dict[str, int]:
         """For --json of every verb that judges: how many things, how many judged, and how many got each verdict."""
-        counts = {f"{one.value}_count": self.counts[one] for one in Verdict}
+        counts = {f"{one.value}_count": self.counts[one] for one in Verdict if one is not Verdict.NOT_JUDGED}
         return {"total_count": self.total, "judged_count": self.total - self.counts[Verdict.NOT_COVERED], **counts}
 
     def first_line(self, noun: str, plural: str | None = None) -> str:

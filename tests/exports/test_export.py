@@ -22,6 +22,7 @@ from hpcq.run_folder.paths import write_text
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
 from hpcq.store.selection import Selection
+from hpcq.verdict import Verdict
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -129,16 +130,16 @@ def test_junit_calls_what_is_missing_an_error(torn: Path, capsys: pytest.Capture
     text, code = exported(torn, "junit", capsys)
     [suite, run] = ET.fromstring(text).findall("testsuite")
     assert code == 4
-    assert run.findall("testcase/skipped")[0].get("message", "").startswith("NOT JUDGED: ")
+    assert run.findall("testcase/skipped")[0].get("message", "").startswith("INCONCLUSIVE: ")
     assert int(suite.get("errors", "")) == len(suite.findall("testcase/error")) == 1 + RESULTS // 2
 
 
 def test_prometheus_reads_every_median(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(whole, "prometheus", capsys)
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    assert code == 4, "nothing judges this run"
+    assert code == 0, "nothing judges this run, and all of it is there"
     words = {one.labels["verdict"]: one.value for one in families["hpcq_verdict"].samples}
-    assert words == {"pass": 0, "degraded": 0, "failed": 0, "inconclusive": 1}
+    assert words == {word: word == "not_judged" for word in Verdict}
     with reading(whole) as database:
         summaries = collect(database, Selection(run="nightly-20261121T020000Z-00ff")).summaries
     read = {
@@ -177,13 +178,14 @@ def test_prometheus_refuses_more_series_than_a_scrape_should_hold(whole: Path) -
 def test_markdown_says_what_was_seen_first(torn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(torn, "markdown", capsys)
     assert code == 4
-    assert text.splitlines()[2] == f"**NOT JUDGED**: nothing judges this run. 5 of {RESULTS} planned results measured."
+    said = f"**INCONCLUSIVE**: no gate and no history judges what was measured. 5 of {RESULTS} planned results measured."
+    assert text.splitlines()[2] == said
     assert text.splitlines()[3] == f"- {RESULTS - 5} of {RESULTS} planned results are not there"
     assert "### Not measured" in text
 
 
 def test_markdown_passes_only_what_is_judged(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "**NOT JUDGED**: nothing judges this run." in exported(whole, "markdown", capsys)[0]
+    assert "**NOT JUDGED**: no gate and no history judges this run." in exported(whole, "markdown", capsys)[0]
     assert "**PASS**: 2 gates judged: 2 PASS." in exported(gated(tmp_path / "gated", "1k"), "markdown", capsys)[0]
 
 

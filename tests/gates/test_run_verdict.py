@@ -36,10 +36,10 @@ def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     builder.everything()
     load(tmp_path / "results.db", builder)
     found = verdict_of(tmp_path / "results.db", builder.run)
-    assert (found.verdict, found.word, found.reasons) == (Verdict.INCONCLUSIVE, "NOT JUDGED", ())
+    assert (found.verdict, found.lines, found.exit_code) == (Verdict.NOT_JUDGED, [f"NOT JUDGED: {found.by}"], 0)
     write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert '<div class="verdict inconclusive">' in page
+    assert '<div class="verdict not_judged">' in page
     assert "No gate and no history judges this run" in page
 
 

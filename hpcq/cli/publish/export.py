@@ -49,7 +49,7 @@ def export(  # noqa: PLR0917 - Click passes by name
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
     row per result and metric, and one row with the reason per missing result; parquet needs pyarrow. junit, markdown and
     prometheus summarise the run with the verdict of its page. Their exit code is 3 when something is slow, broken or fails
-    a gate, and 4 when planned results are missing or nothing judges the run. Plug-ins may
+    a gate, and 4 when planned results are missing or something is undecided. Plug-ins may
     add formats that summarise.
 
     grafana and datasette cover the whole database. grafana writes a dashboard to import; Grafana needs the plugin

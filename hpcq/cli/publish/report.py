@@ -52,7 +52,8 @@ def report(  # noqa: PLR0917 - Click passes by name
     """Write one self-contained HTML page on a run, a stretch of time, a node or a cluster.
 
     The first line says how much of the run is there. Then comes the verdict that the page begins with. The exit code is 3
-    when something is slow, broken or fails a gate, and 4 when something is missing or nothing judges the run.
+    when something is slow, broken or fails a gate, and 4 when something is missing or undecided. A run that nothing judges
+    is NOT JUDGED: exit code 0 if all of it was measured.
 
     With --since, or an option that selects tests or results, the page covers a stretch of time (default: 90d): what got
     worse, what differs since, who is slow, what is missing and what happened. The exit code is that of `hpcq regressions`,
@@ -93,14 +94,11 @@ def report(  # noqa: PLR0917 - Click passes by name
     with reading(database) as connection:
         judged = judge_selection(connection, Selection(run=run))
     if as_json:
-        reasons = [one.words for one in verdict.reasons]
-        said = {"verdict": verdict.verdict.value, "judged_by": verdict.judged_by, "reasons": reasons}
-        print_json({"run": run, "report": str(place.absolute()), **said, "judged": judged.to_json()})
+        print_json({"run": run, "report": str(place.absolute()), **verdict.to_json(), "judged": judged.to_json()})
     else:
         print_words(judged.first_line, err=True)
-        print_words(f"{verdict.word}: {verdict.judged_by or 'nothing judges this run'}", err=True)
-        for one in verdict.reasons:
-            print_words(f"  {one.words}", err=True)
+        for line in verdict.lines:
+            print_words(line, err=True)
         click.echo(str(place))
     return verdict.exit_code
 

@@ -620,8 +620,11 @@ def _print_medians(connection: Connection, selection: Selection, shown: _Shown) 
 
 
 def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
-    """Print the end of `hpcq run`: the results, the gates, and where everything is. Returns the exit code."""
+    """Print the end of `hpcq run`: the results, the verdict of the run's page, and where everything is. Returns the exit code
+    of that verdict.
+    """
     from hpcq.analysis.distances import distances
+    from hpcq.analysis.run_verdict import verdict_of_run
     from hpcq.store import query
     from hpcq.store.database import reading
     from hpcq.store.query import lost_tries
@@ -633,13 +636,17 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
         selection = Selection(run=run.run)
         judged = judge_selection(connection, selection)
         standing = _confirmed(connection, runs)
+        verdict = verdict_of_run(connection, run.run)
         if as_json:
             told = _run_json(run, database, runs, judged, finding_groups(connection, run.run))
             told["second_looks"] = [{**asdict(look), "words": look.words} for one in standing for look in one.second_looks]
             told["flaws"] = flaws_of(connection, selection)
+            told |= verdict.to_json()
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run)]})
         else:
             print_words(judged.first_line, err=True)
+            for line in verdict.lines:
+                print_words(line, err=True)
             print_flaws(flaws_of(connection, selection))
             print_summaries(connection, query.summaries(connection, selection, confirmations=True))
             _print_missing(query.not_measured(connection, selection))
@@ -654,7 +661,7 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             print_gates(judged.gates)
             print_words(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
             _print_evidence(finding_groups(connection, run.run))
-    return _exit_after_second_looks(judged.exit_code, standing)
+    return verdict.exit_code
 
 
 def _confirmed(connection: Connection, runs: Sequence[RunRow]) -> tuple[Standing, ...]:
@@ -686,14 +693,6 @@ def _print_second_looks(standing: Sequence[Standing], runs: Sequence[RunRow]) ->
         for cause in one.causes if one else ():
             again = "" if cause.is_told or looked & set(cause.names) else "; not measured again"
             print_words(f"{cause.words}{again}")
-
-
-def _exit_after_second_looks(code: Exit, standing: Sequence[Standing]) -> Exit:
-    """3 where something is told, 4 where a suspect is still one after its second measurement, or had none."""
-    if any(cause.is_told for one in standing for cause in one.causes):
-        return Exit.DEGRADED
-    unsettled = any(look.state == "suspected" for one in standing for look in one.second_looks)
-    return Exit.INCOMPLETE if code is Exit.OK and unsettled else code
 
 
 def _run_json(

@@ -373,6 +373,9 @@ def run(  # noqa: PLR0917 - Click passes by name
 
     CAMPAIGN is a file, or the name of an example that comes with hpcq (demo, lab).
 
+    It ends with the verdict of the run's page and its exit code: 3 when something is slow, broken or fails a gate, 4 when
+    something is missing or undecided. A run that nothing judges is NOT JUDGED, exit code 0 if all of it was measured.
+
     With --detach no process stays behind; `hpcq resume` continues the run, now or tomorrow. The two sides of a link need a
     running driver, so only `hpcq resume` submits pairs over links.
 

@@ -139,7 +139,7 @@ def _of_run(connection: Connection, campaign: str, run: str) -> Notice:
 
     runs = query.runs(connection, run)
     found = verdict_of_run(connection, run)
-    reason = "; ".join(one.words for one in found.reasons) or found.judged_by or "nothing judges this run"
+    reason = "; ".join(one.words for one in found.reasons) or found.by
     return Notice(_CAMPAIGN, "", campaign, found.verdict.value, reason, runs[0].created_utc, run)
 
 
