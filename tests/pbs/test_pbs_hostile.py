@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import subprocess
 import time
@@ -347,6 +348,25 @@ def test_a_job_that_vanished_as_it_was_told_is_no_loss(order: str) -> None:
     ended = end_of(attempt, gone, told, waited_s=0, grace_s=10)
     assert ended is not None
     assert ended.outcome == ("withdrawn" if order == "withdrawal" else "cancelled")
+
+
+@pytest.mark.parametrize(("ran_s", "outcome"), [(None, "failed"), (59.0, "failed"), (60.0, "timed_out"), (87.0, "timed_out")])
+def test_a_job_that_its_scheduler_forgot_met_its_time_limit_if_it_ran_that_long(
+    tmp_path: Path, ran_s: float | None, outcome: str
+) -> None:
+    """Its script was told to end. A driver that comes back after Slurm's MinJobAge finds only its files."""
+    utc = "2026-11-20T02:{:02.0f}:{:02.0f}Z"
+    started = {"started_utc": utc.format(10, 0)}
+    ended = {"reason": "term", "ended_utc": utc.format(*divmod(600 + ran_s, 60)) if ran_s is not None else "1970"}
+    for name, said in (("started.json", started), ("exit.json", ended)):
+        (tmp_path / name).write_text(json.dumps(said))
+    attempt = an_attempt()
+    attempt.walltime_s = 60
+    report = JobReport("7.simhead", JobState.UNKNOWN, reason="not known to the scheduler")
+    end = end_of(attempt, report, Left.of(tmp_path), waited_s=11, grace_s=10)
+    assert end is not None
+    assert end.outcome == outcome
+    assert outcome == "failed" or "time limit of 60 s" in end.reason
 
 
 def test_a_script_that_ended_itself_at_its_limit_is_timed_out() -> None:

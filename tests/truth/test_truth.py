@@ -164,7 +164,7 @@ def test_a_reply_after_its_time_is_late_and_stays_among_the_round_trips(programs
     """Every reply needs 10 ms and may take 2: none is in time, and the time-out is exact to well below a tick."""
     late, sent = list[int](), list[int]()
     with wired(tmp_path, delay_s=0.005, rate_bps=1e9) as pair:
-        while len(sent) < TURNS and (not sent or max(sent) < 400 or max(late) <= 300):
+        while len(sent) < TURNS and (not sent or max(sent) <= 300 or max(late) <= 200):
             done = pair.run(programs.net, "udp_pingpong", duration_s=1, warmup_s=0, reply_timeout_s=0.002)
             metrics = done.line["metrics"]
             assert done.rc == 1
@@ -173,8 +173,8 @@ def test_a_reply_after_its_time_is_late_and_stays_among_the_round_trips(programs
             assert metrics["round_trip_p50_ns"] > 9.9e6
             late.append(metrics["late_count"])
             sent.append(metrics["sent_count"])
-    assert max(sent) >= 400, sent  # who waits for a core sends less, never more
-    assert max(late) > 300, late
+    assert max(sent) > 300, sent  # a tick of 4 ms would allow 250; who waits for a core sends less, never more
+    assert max(late) > 200, late
 
 
 @pytest.mark.promise("A percentile is reported only if enough samples lie above it.")

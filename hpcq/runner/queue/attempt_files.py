@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcq.clock import utc_or_none
+from hpcq.clock import seconds_between, utc_or_none
 from hpcq.run_folder.journal import Attempt, StepKey
 from hpcq.run_folder.lines import printed
 from hpcq.run_folder.paths import read_json_or_none, read_regular
@@ -53,11 +53,16 @@ class Left:
 
     exit_file: Mapping[str, Any] | None
     started: bool
+    #: Between its start and its end by the clock of its own node; None if it has not said both.
+    ran_s: float | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Left:
         """Return what an attempt's folder holds."""
-        return cls(read_json_or_none(folder / "exit.json"), (folder / "started.json").exists())
+        ended, started = (read_json_or_none(folder / name) for name in ("exit.json", "started.json"))
+        start_utc, end_utc = utc_or_none((started or {}).get("started_utc")), utc_or_none((ended or {}).get("ended_utc"))
+        ran_s = seconds_between(start_utc, end_utc) if start_utc and end_utc else None
+        return cls(ended, (folder / "started.json").exists(), ran_s)
 
     @property
     def said(self) -> str:
@@ -90,10 +95,15 @@ def end_of(
 
 
 def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: bool) -> JobReport:
-    """Return the report of a job that hpcq ordered to end.
+    """Return the report of a job whose scheduler forgets ended jobs: it did as hpcq ordered, or met its time limit.
 
-    If its scheduler forgets ended jobs, the job is not lost: it did as ordered.
+    Some forget a job five minutes after its end, where nothing accounts. Nobody else told its script to end then.
     """
+    if report.state is JobState.UNKNOWN and left.said == TOLD_TO_END and not attempt.ordered:
+        if 0 < attempt.walltime_s <= (left.ran_s or 0.0):
+            words = f"no more; it was told to end after its time limit of {attempt.walltime_s:g} s"
+            return replace(report, state=JobState.TIMED_OUT, native_state=words, reason="")
+        return report
     ended = left.said == TOLD_TO_END or (left.exit_file is None and forgotten)
     if report.state is JobState.UNKNOWN and attempt.ordered and ended:
         return replace(report, state=JobState.CANCELLED, native_state="no more, after it was told to end")
