@@ -61,13 +61,14 @@ class Steps(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The program's server: its command as a template, and how it shows that it is ready."""
+    """The program's server: its command as a template, and how it shows that it is ready. program: None: the client's."""
 
     command: str
     ready: ReadySign
     ready_words: str
     ready_s: float
     ends: bool
+    program: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ class Table:
 
     head None: from the first line on. A column `-` is not read. headings: of columns that are found by what `head`'s line
     calls them, the name and the expression of each, from left to right; there may be other columns between them. Otherwise
-    `columns` are all columns, by position. units: what the line below `head` must match.
+    `columns` are all columns, by position. units: what the line below `head` must match. must_be: of columns with words, which
+    need not be there, the expression that each word of them matches in full.
     """
 
     head: str | None
@@ -98,6 +100,7 @@ class Table:
     end: str | None
     headings: tuple[tuple[str, str], ...] = ()
     units: str | None = None
+    must_be: tuple[tuple[str, str], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,6 +162,8 @@ class Described:
     sends_at_least: tuple[str, ...]
     #: Where the description was read, for messages and for the copy in a run's folder.
     path: str
+    #: Files that lie in the folder where it starts: names, and templates of their texts.
+    files: tuple[tuple[str, str], ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -170,10 +175,15 @@ ParameterValue = int | float | bool | str
 _UNTIMED_TEST_S = 1.0
 #: What described kernels call their size.
 SIZE_OPTION = "message_bytes"
+#: What every described kernel has besides its options: words that a campaign adds to its commands.
+ARGUMENTS, SERVER_ARGUMENTS = "arguments", "server_arguments"
 #: What makes a kernel of hpcq measure many sizes in one run.
 _SWEEP_TO, _SWEEP_BY = "sweep_to_bytes", "sweep_perturbation_bytes"
 #: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
 NAME_PATTERN = "[a-z0-9_][a-z0-9_.-]{0,14}"
+#: Words of a command that a campaign adds: none of a shell, no quotes, nothing that is filled in later.
+WORDS_PATTERN = r"([A-Za-z0-9_.,:=+/@%^~#*-]+( [A-Za-z0-9_.,:=+/@%^~#*-]+)*)?"
+_WORDS_MAX = 400
 #: Kernels from description files that this process has read.
 _described: dict[str, Kernel] = {}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -187,6 +197,7 @@ class OptionType(StrEnum):
     BOOLEAN = "boolean"
     CHOICE = "choice"
     NAME = "name"
+    WORDS = "words"
 
 
 class Better(StrEnum):
@@ -296,6 +307,12 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
         if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
             raise ValueError(f"{_shown(value)}: must be a name of a-z, 0-9, _, and . or - (not first), 15 at most")
         return value
+    if option.type is OptionType.WORDS:
+        words = " ".join(value.split()) if isinstance(value, str) else "?"
+        if len(words) > _WORDS_MAX or re.fullmatch(WORDS_PATTERN, words) is None:
+            allowed = "words of letters, digits and _.,:=+/@%^~#*-, which no shell reads"
+            raise ValueError(f"{_shown(value)}: must be {allowed}, {_WORDS_MAX} characters at most")
+        return words
     number = _quantity(option, value)
     if option.minimum is not None and number < option.minimum:
         raise ValueError(f"{_written(value, number)} is below {kernel.name}'s minimum {_plain(option.minimum)}")

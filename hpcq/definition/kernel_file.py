@@ -32,6 +32,7 @@ from hpcq.definition.checking import (
 )
 from hpcq.definition.model import NODE_COUNT, RANKS_PER_NODE, RANKS_PER_NODE_MAX, ParameterValue, Test
 from hpcq.described.output import (
+    IN_THE_JOB,
     INDEX,
     LIMIT_MAX_S,
     OVERHEAD_S,
@@ -47,6 +48,8 @@ from hpcq.described.output import (
 )
 from hpcq.errors import UserError
 from hpcq.kernels import (
+    ARGUMENTS,
+    SERVER_ARGUMENTS,
     SIZE_OPTION,
     Better,
     Described,
@@ -118,6 +121,12 @@ def _program(value: str, info: ValidationInfo) -> str:
     return value
 
 
+def _file_name(value: str, info: ValidationInfo) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", value) and not is_stored(info):
+        raise refuse(f"{shown(value)}: must be the name of a file: letters, digits, _, and . or - (not first), 64 at most")
+    return value
+
+
 def _as_text(value: object) -> object:
     return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
@@ -134,6 +143,7 @@ def _each_once(columns: list[str], info: ValidationInfo) -> list[str]:
 
 
 SmallName = Annotated[str, AfterValidator(_small_name)]
+FileName = Annotated[str, AfterValidator(_file_name)]
 Column = Annotated[str, AfterValidator(_column)]
 Pattern = Annotated[Line, AfterValidator(_pattern)]
 Some = Annotated[Line, AfterValidator(_some)]
@@ -170,6 +180,9 @@ class ReadySection(Section):
 class ServerSection(Section):
     """The program's server."""
 
+    program: Annotated[Some, AfterValidator(_program)] | None = Field(
+        default=None, description="The server's program, where it is another one. Default: `program`."
+    )
     command: Some = Field(description="Its command line.")
     ready: ReadySection = Field(default=ReadySection(), description="How it shows that it is ready. Default: at once.")
     ends: bool = Field(default=False, description="It ends by itself after one client. Otherwise hpcq ends it.")
@@ -210,6 +223,10 @@ class TableSection(Section):
         " left to right.",
     )
     units: Pattern | None = Field(default=None, description="The line below `head` matches this.")
+    must_be: dict[SmallName, Pattern] = Field(
+        default={},
+        description="Columns of words that need not be there, and what each word must be: of the program's own check.",
+    )
     end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
 
 
@@ -266,6 +283,11 @@ class KernelFile(Section):
     server: ServerSection | None = Field(default=None, description="The server of a client and server.")
     command: Some = Field(description="The command line of the client, or of each rank.")
     limit_s: Template = Field(description="How long it may run, as a template over the options.")
+    files: dict[FileName, Text] = Field(
+        default={},
+        max_length=16,
+        description="Input files, by name: templates of their texts. It starts in a new folder that holds them.",
+    )
     failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
     output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
     of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
@@ -289,10 +311,8 @@ class KernelFile(Section):
 _BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _SHELL_WORD = re.compile(r"[|&;]+|\d*[<>]+(&\d)?")
 _SHELL_HINT = "no shell reads it: put pipes, redirections and several commands into a script, and name that as the program"
-#: Known only while a server listens.
-_IN_THE_JOB = ("address", "client_address", "port")
 #: Names in templates that an option would hide, or that would hide an option.
-TAKEN = (*_IN_THE_JOB, "program", "size_sum")
+TAKEN = (*IN_THE_JOB, "program", "size_sum", ARGUMENTS, SERVER_ARGUMENTS)
 
 
 def check_commands(file: KernelFile, document: Document) -> None:
@@ -331,7 +351,7 @@ def _check_names(place: Place, template: str, why: str, document: Document) -> N
         for braces in _BRACES.findall(template)
         for word in re.findall(r"[a-z_]+", re.sub(r"'[^']*'|\"[^\"]*\"", "", braces))
     }
-    for name in _IN_THE_JOB:
+    for name in IN_THE_JOB:
         if name in used:
             document.complain(place, f"{name} is not known here: {why}: must be the options and program")
 
@@ -415,6 +435,15 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
 def _check_strictly(file: KernelFile, document: Document) -> None:
     """What would start or store something else than the author thinks, and was accepted once."""
     check_commands(file, document)
+    table = file.table or TableSection()
+    unread = [name for name in (*table.columns, *table.headings) if all(one.column != name for one in file.metrics.values())]
+    for name in table.must_be:
+        if name not in unread:
+            said = f"{name}: must be a column that no metric reads: one of {', '.join(unread) or 'none'}"
+            document.complain(("table", "must_be"), said)
+    if file.files and "/" in file.program and not file.program.startswith("/"):
+        said = f"{shown(file.program)} with files: must be a whole path, since it starts in a folder of its own"
+        document.complain(("program",), said)
     for name, metric in file.metrics.items():
         low, high = metric.minimum, metric.maximum
         if low is not None and high is not None and low > high:
@@ -486,6 +515,13 @@ def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
     if file.shape == Shape.MPI_RANKS.value and RANKS_PER_NODE not in file.options:
         about = "ranks on each node; those of one node follow each other"
         options.append(Option(RANKS_PER_NODE, OptionType.INTEGER, None, 1, 1, RANKS_PER_NODE_MAX, (), about))
+    about = "words that {} gets besides: options of the program that the description does not have"
+    added = {ARGUMENTS: "the command", **({SERVER_ARGUMENTS: "the server's command"} if file.server is not None else {})}
+    options += [
+        Option(name, OptionType.WORDS, None, "", None, None, (), about.format(whose))
+        for name, whose in added.items()
+        if name not in file.options
+    ]
     kernel = Kernel(
         name=file.name,
         program=Path(file.program).name,
@@ -532,11 +568,12 @@ def _described(file: KernelFile, path: str) -> Described:
     if file.server is not None:
         ready = file.server.ready
         how = ReadySign.WORDS if ready.words is not None else ReadySign.LISTENING if ready.listening else ReadySign.AT_ONCE
-        server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
+        server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends, file.server.program)
     table = None
     if file.table is not None:
         found = file.table
-        table = Table(found.head, tuple(found.columns), found.end, tuple(found.headings.items()), found.units)
+        must_be = tuple(found.must_be.items())
+        table = Table(found.head, tuple(found.columns), found.end, tuple(found.headings.items()), found.units, must_be)
     sizes, sends = file.sizes, file.sends_at_least_bytes
     return Described(
         program=file.program,
@@ -555,6 +592,7 @@ def _described(file: KernelFile, path: str) -> Described:
         readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
         sends_at_least=(sends.client, sends.server) if sends is not None else (),
         path=path,
+        files=tuple(file.files.items()),
     )
 
 

@@ -23,6 +23,8 @@ from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.kernels import (
+    ARGUMENTS,
+    SERVER_ARGUMENTS,
     SIZE_OPTION,
     Better,
     Described,
@@ -158,10 +160,19 @@ def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
     parsed = _json(text, found) if any(one.json for one in described.readings) else None
     for size, cells in rows.items():
         try:
+            _check_words(described.table, cells)
             found.metrics[size] = _metrics(described, text, parsed, cells)
         except UnreadableError as error:
             found.complaints[size] = str(error)
     return found
+
+
+def _check_words(table: Table | None, cells: Sequence[str]) -> None:
+    """Columns that say whether the program's own check passed."""
+    for name, pattern in table.must_be if table is not None else ():
+        cell = cells[table.names.index(name)] if table is not None else ""
+        if cell and not re.fullmatch(pattern, cell):
+            raise UnreadableError(f"{name}: {shown(cell)}: must be {pattern}")
 
 
 def _metrics(described: Described, text: str, parsed: Any, cells: Sequence[str]) -> dict[str, float]:
@@ -311,7 +322,7 @@ def _table_rows(described: Described, text: str, found: Read) -> list[list[str]]
         raise UnreadableError(f"table: {len(heads)} lines match {table.head}: must be one")
     begin, count, places = heads[0] + 1, len(table.columns), list[int | None](range(len(table.columns)))
     if table.headings:
-        optional = {one.column for one in described.readings if not one.required}
+        optional = {one.column for one in described.readings if not one.required} | {name for name, _ in table.must_be}
         count, places = _headings(table, lines[heads[0]], optional)
     if table.units is not None:
         below = lines[begin] if begin < len(lines) else ""
@@ -394,13 +405,15 @@ def _say(found: Read, lines: Sequence[str]) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 # The command lines of a foreign program: templates over its options, each word one argument, never a shell.
 #
-# `{address}`, `{client_address}` and `{port}` are known only when the job runs; hpcq-net fills them in.
+# `{address}`, `{client_address}`, `{port}` and `{second_port}` are known only when the job runs; hpcq-net fills them in.
 
 
 #: A word of a template: pieces without blanks, where what stands in braces counts as one.
 _WORD = re.compile(r"(?:\{\{.*?\}\}|\{%.*?%\}|[^\s])+")
-_RUNTIME = {"address": "{address}", "client_address": "{client_address}", "port": "{port}"}
-_FILLED = re.compile(r"\\\{(?:address|client_address|port)\\\}")
+#: What the job fills in: these names in braces.
+IN_THE_JOB = ("address", "client_address", "port", "second_port")
+_RUNTIME = {name: f"{{{name}}}" for name in IN_THE_JOB}
+_FILLED = re.compile(rf"\\\{{(?:{'|'.join(IN_THE_JOB)})\\\}}")
 #: What starting, readiness and the ends of both programs cost in addition to the limit.
 OVERHEAD_S = 15.0
 SIZES_MAX = 200
@@ -409,11 +422,41 @@ LIMIT_MAX_S = 3600.0
 _SIZE_MAX = 1 << 60
 
 
-def command(described: Described, template: str, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
-    """The words of a command. A word that renders to nothing is left out. Raises UserError for a template that fails."""
-    values = {**parameters, **_RUNTIME, "program": described.program}
-    words = tuple(_one(described, word, values) for word in _WORD.findall(template))
-    return tuple(word for word in words if word)
+def commands(described: Described, parameters: Mapping[str, ParameterValue]) -> dict[str, tuple[str, ...]]:
+    """The words of each command by name: version, server (where there is one) and client, or rank.
+
+    A word that renders to nothing is left out. Words that a campaign adds stand where the template names them, else at the
+    end. Raises UserError for a template that fails, and for an added option that stands in the command already.
+    """
+    found = {"version": _words(described, described.version, parameters)}
+    if described.server is not None:
+        found["server"] = _words(described, described.server.command, parameters, described.server.program, SERVER_ARGUMENTS)
+    found["client"] = _words(described, described.command, parameters, None, ARGUMENTS)
+    return found
+
+
+def _words(
+    described: Described,
+    template: str,
+    parameters: Mapping[str, ParameterValue],
+    program: str | None = None,
+    added: str | None = None,
+) -> tuple[str, ...]:
+    values = {**parameters, **_RUNTIME, "program": program or described.program}
+    found, place = list[str](), None
+    for word in _WORD.findall(template):
+        if added is not None and re.fullmatch(rf"\{{\{{ *{added} *\}}\}}", word):
+            place = len(found)
+        elif rendered := _one(described, word, values):
+            found.append(rendered)
+    given = str(parameters.get(added or "", "")).split() if added is not None else []
+    for word in given:
+        flag = word.partition("=")[0]
+        if flag.startswith("-") and any(flag == one.partition("=")[0] for one in found):
+            message = f"{described.path}: {added}: {flag}: stands in the command already: must be another option"
+            raise UserError(message, "the options of the description set it, or a description of your own")
+    place = len(found) if place is None else place
+    return (*found[:place], *given, *found[place:])
 
 
 def limit_s(described: Described, parameters: Mapping[str, ParameterValue]) -> float:
@@ -479,21 +522,23 @@ def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> 
         lines += [f"program {test_no}", f"name {kernel.name}", f"limit_s {limit_s(described, parameters):g}"]
         lines += [f"exit_code {code}" for code in described.exit_codes]
         lines += [f"failure_words {words}" for words in described.failure_words]
-        lines += [f"version {word}" for word in command(described, described.version, parameters)]
-        lines += [f"client {word}" for word in command(described, described.command, parameters)]
+        lines += [f"{name} {word}" for name, words in commands(described, parameters).items() for word in words]
+        values = {**parameters, "program": described.program}
+        for name, text in described.files:
+            lines.append(f"file {name}")
+            lines += [f"line {_one(described, line, values)}" for line in text.splitlines()]
         server = described.server
         if server is None:
             continue
         lines += [f"ready {server.ready.value}", f"ready_s {server.ready_s:g}"]
         lines += [f"ready_words {server.ready_words}"] if server.ready is ReadySign.WORDS else []
         lines += [f"server_ends {'yes' if server.ends else 'no'}"]
-        lines += [f"server {word}" for word in command(described, server.command, parameters)]
     return "\n".join(lines) + "\n"
 
 
 def _one(described: Described, word: str, values: Mapping[str, Any]) -> str:
     rendered = render_text(word, values, described.path)
-    if any(ord(character) < 32 for character in rendered):
+    if any(ord(character) < 32 and character != "\t" for character in rendered):
         raise UserError(f"{described.path}: {word}: renders to {rendered!r}: must be one line")
     return rendered
 
@@ -595,6 +640,7 @@ def _described(row: Mapping[str, Any]) -> Described:
         **{
             **row,
             **lists,
+            "files": tuple(map(tuple, row["files"])),
             "shape": Shape(row["shape"]),
             "server": server and Server(**{**server, "ready": ReadySign(server["ready"])}),
             "table": table and _table(table),
@@ -610,4 +656,5 @@ def _reading_of_file(row: Mapping[str, Any]) -> Reading:
 
 
 def _table(row: Mapping[str, Any]) -> Table:
-    return Table(**{**row, "columns": tuple(row["columns"]), "headings": tuple(map(tuple, row["headings"]))})
+    pairs = {key: tuple(map(tuple, row[key])) for key in ("headings", "must_be")}
+    return Table(**{**row, "columns": tuple(row["columns"]), **pairs})

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.clock import DriverTimes, off_words, utc_or_none
-from hpcq.described.output import Read, UnreadableError, command, read_output, same_command, sent_at_least, sizes
+from hpcq.described.output import Read, UnreadableError, commands, read_output, same_command, sent_at_least, sizes
 from hpcq.kernels import SIZE_OPTION, Described, Kernel, Shape, kernels
 from hpcq.run_folder.paths import parse_json, read_regular
 
@@ -161,13 +161,9 @@ def _fill_described(line: dict[str, Any], described: Described, found: Read, par
 
 def _check_commands(described: Described, outputs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     """The words that were started are those of the plan: a line of another description is no result of this one."""
-    templates = {"client": described.command}
-    if described.server is not None:
-        templates["server"] = described.server.command
-    for end, template in templates.items():
+    for end, expected in commands(described, parameters).items():
         used = _mapping(outputs.get(end)).get("command")
-        expected = command(described, template, parameters)
-        if not same_command(expected, used):
+        if end != "version" and not same_command(expected, used):
             words = " ".join(map(str, used)) if isinstance(used, list) else "nothing"
             raise UnreadableError(f"{end}: started {words}: planned {' '.join(expected)}")
 

@@ -50,6 +50,29 @@ metrics:
   rate_bps: {better: higher, column: rate, times: 1.0e6, help: the rate}
 """
 
+#: A server of another program with two ports; a folder with a file; options that a campaign adds.
+FOLDER = """
+name: foreign_folder
+summary: A rate that stands in a file.
+shape: client and server
+program: /usr/bin/env
+options:
+  rate_count: {type: integer, default: 7, minimum: 1, maximum: 9, help: the rate in the file}
+server:
+  program: PYTHON
+  command: "{{ program }} PEER server {{ port }} {{ second_port }}"
+  ready: {listening: true, within_s: 7}
+command: "{{ program }} PYTHON PEER folder {{ address }} {{ port }} {{ second_port }} input.txt {{ arguments }} --last"
+files:
+  input.txt: |
+    a file of {{ program }}
+
+    rate = {{ rate_count }}.5 Mbit/s
+limit_s: 60
+metrics:
+  rate_bps: {better: higher, regex: 'rate = (\\S+) Mbit/s', times: 1.0e6, help: the rate}
+"""
+
 
 def write(folder: Path, text: str) -> Path:
     """Write a description into `folder`/kernels and return its path."""

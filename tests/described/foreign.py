@@ -2,6 +2,7 @@
 
 foreign.py server PORT        listens, says so, answers until it is ended
 foreign.py client HOST PORT MODE WORD
+foreign.py folder HOST PORT SECOND_PORT FILE WORD...    of a server with two ports; prints a file of the folder it starts in
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 TABLE = "# Size  Rate (Mbit/s)\n1  10.5\n2  21\n4  42.25\n"
 
@@ -19,7 +21,17 @@ def main() -> int:
     if role == "--version":
         print("foreign 1.2")
         return 0
+    if role == "folder":
+        host, port, second_port, file, *more = words
+        for one in (port, second_port):
+            socket.create_connection((host, int(one))).close()
+        print(f"{Path.cwd()} has {[one.name for one in Path().iterdir()]}\n{Path(file).read_text()}\nwords {more}")
+        Path("left-behind").mkdir()
+        Path("left-behind/file").touch()
+        return 0
     if role == "server":
+        seconds = [socket.create_server(("", int(word))) for word in words[1:2]]
+        assert len({one.getsockname()[1] for one in seconds} | {int(words[0])}) == len(words[:2])
         with socket.create_server(("", int(words[0]))) as listener:
             print("listening", flush=True)
             while True:

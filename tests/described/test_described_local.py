@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.described.descriptions import RATE, TABLE, write
+from tests.described.descriptions import FOLDER, RATE, TABLE, write
 from tests.local.local_desk import LocalDesk
 
 WORD = "a b; $(c) 'd'"
@@ -19,10 +21,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     desk = LocalDesk.at(tmp_path_factory.mktemp("desk"))
     write(desk.folder, RATE)
     write(desk.folder, TABLE)
+    write(desk.folder, FOLDER)
     desk.campaign(
         "{kernel: foreign_rate, matrix: {mode: [good, nan, exit, words, hang]}}",
         f'{{kernel: foreign_rate, parameters: {{word: "{WORD}"}}}}',
         "{kernel: foreign_table}",
+        "{kernel: foreign_folder, parameters: {rate_count: 8, arguments: -c D  D, server_arguments: --quiet}}",
         "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}",
         "{kernel: foreign_table, parameters: {message_bytes_max: 8}}",
         more="retries: 0\ngates: [{metric: rate_bps, maximum: 25mbit, kernel: foreign_table, where: {message_bytes_max: 4}}]",
@@ -35,7 +39,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
 def of_mode(desk: LocalDesk, mode: str, word: str = "plain") -> dict[str, Any]:
     """The one result of foreign_rate with these options, with its parameters read."""
     rows = desk.rows("SELECT * FROM v_results WHERE kernel = 'foreign_rate'")
-    wanted = {"mode": mode, "word": word}
+    wanted = {"mode": mode, "word": word, "arguments": "", "server_arguments": ""}
     [row] = [one for one in rows if json.loads(one["parameters"]) == wanted]
     return row
 
@@ -92,6 +96,25 @@ def test_what_hangs_ends_with_all_that_it_started(done: LocalDesk) -> None:
     assert written["client"]["timed_out"] is True
     assert written["client"]["elapsed_ns"] < 60e9
     assert written["server"]["killed"] is True  # one that serves for ever ends with the measurement
+
+
+@pytest.mark.promise("A campaign adds options of a described program, which stand where its description says, else last.")
+@pytest.mark.promise("A described program starts in a new folder with the input files of its description, which goes with it.")
+@pytest.mark.promise("The server of a described program can be another program, and have two ports.")
+def test_a_server_of_its_own_two_ports_files_and_added_options(done: LocalDesk) -> None:
+    [row] = done.rows("SELECT * FROM v_results WHERE kernel = 'foreign_folder'")
+    assert (row["outcome"], row["value"]) == ("measured", 8.5e6)
+    assert json.loads(row["parameters"])["arguments"] == "-c D D"
+    written = outputs(done, row)
+    folder, _, has = written["client"]["output"].splitlines()[0].partition(" has ")
+    assert has == "['input.txt']"
+    assert not Path(folder).exists()
+    assert "a file of /usr/bin/env\n\nrate = 8.5 Mbit/s\n" in written["client"]["output"]
+    assert "words ['-c', 'D', 'D', '--last']\n" in written["client"]["output"]
+    assert written["client"]["command"][0] == "/usr/bin/env"
+    port, second_port, last = written["server"]["command"][-3:]
+    assert (written["server"]["command"][0], last) == (sys.executable, "--quiet")
+    assert written["client"]["command"][5:7] == [port, second_port]
 
 
 def test_a_table_is_one_result_per_size(done: LocalDesk) -> None:

@@ -51,6 +51,26 @@ def test_plan_shows_modules_version_and_every_command_and_starts_none(tmp_path: 
     assert not list(tmp_path.rglob("TOUCHED*"))
 
 
+@pytest.mark.promise("An option that a campaign adds to a described program is refused where the command has it already.")
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("-n 3 | tee x", "arguments: '-n 3 | tee x': must be words of letters, digits and _.,:=+/@%^~#*-, which no shell"),
+        ("{address}", "arguments: '{address}': must be words of"),
+        ("-n first", "of_others.yaml: arguments: -n: stands in the command already: must be another option"),
+        ("-n=2", "of_others.yaml: arguments: -n: stands in the command already: must be another option"),
+        ("7", "arguments: 7: must be words of"),
+    ],
+)
+def test_what_a_campaign_cannot_add(tmp_path: Path, added: str, said: str) -> None:
+    quoted = added if added == "7" else json.dumps(added)
+    desk = desk_with(tmp_path, f"{{kernel: of_others, parameters: {{arguments: {quoted}}}}}")
+    path = desk.folder / "kernels" / "of_others.yaml"
+    path.write_text(path.read_text().replace("{{ device }} {{ word }}", "-n {{ device }} {{ word }}"))
+    done = desk.hpcq("plan", "try.yaml", expect=2)
+    assert said in done.stderr
+
+
 @pytest.mark.promise("A value that a campaign gives as a name cannot be an option of the program.")
 def test_a_name_cannot_be_an_option_of_the_program(tmp_path: Path) -> None:
     desk = desk_with(tmp_path, "{kernel: of_others, parameters: {device: -rf}}")

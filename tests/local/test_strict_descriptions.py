@@ -13,7 +13,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.kernel_file import kernel_of, read_kernel
 from hpcq.errors import UserError
 from hpcq.kernels import kernels, own_kernels
-from tests.described.descriptions import RATE, TABLE, write
+from tests.described.descriptions import FOLDER, RATE, TABLE, write
 from tests.local.local_desk import LocalDesk
 
 pytestmark = pytest.mark.fast
@@ -76,6 +76,9 @@ REFUSED = [
         "[message_bytes, rate, rate]",
         "columns: the column rate stands twice: must stand there once",
     ),
+    (TABLE, LIMIT, f"{LIMIT}\nfiles: {{../a: b}}", "../a: '../a': must be the name of a file"),
+    (FOLDER, "program: /usr/bin/env", "program: bin/env", "program: 'bin/env' with files: must be a whole path"),
+    (TABLE, "'^# Size',", "'^# Size', must_be: {rate: Pass},", "must_be: rate: must be a column that no metric"),
     (TABLE, "first: 1,", "first: 1.5,", "sizes: first: 1.5: must be a whole number from 0 to 2^60"),
     (TABLE, "first: 1,", "first: -1,", "sizes: first: -1: must be a whole number from 0 to 2^60"),
     (TABLE, LIMIT, f"{LIMIT}\nsends_at_least_bytes: {SENDS % -1}", "sends_at_least_bytes: -1: must be 0 or more"),

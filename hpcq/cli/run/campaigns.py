@@ -24,7 +24,7 @@ from hpcq import units
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
 from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.definition.model import places_of, running
-from hpcq.described.output import command
+from hpcq.described.output import commands
 from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
 from hpcq.kernels import Shape, kernel
 from hpcq.planning.pairs import lap_length
@@ -98,11 +98,8 @@ def started(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
             continue
         role = {Shape.CLIENT_SERVER: "client", Shape.ONE_NODE: "node"}.get(described.shape, "rank")
         found += [("modules", described.modules)] if described.modules else []
-        named = [("version", described.version)] if described.version else []
-        named += [("server", described.server.command)] if described.server else []
-        found += [
-            (name, command(described, template, test.parameters)) for name, template in [*named, (role, described.command)]
-        ]
+        named = commands(described, test.parameters).items()
+        found += [(role if name == "client" else name, words) for name, words in named if words]
     return list(dict.fromkeys(found))
 
 

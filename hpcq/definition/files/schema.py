@@ -73,5 +73,7 @@ def _value_of(option: Option) -> dict[str, Any]:
         return {**about, "enum": list(option.choices)}
     if option.type is OptionType.NAME:
         return {**about, "type": "string", "pattern": f"^{NAME_PATTERN}$"}
+    if option.type is OptionType.WORDS:
+        return {**about, "type": "string"}
     bounds = {"minimum": option.minimum, "maximum": option.maximum}
     return {**about, "type": ["number", "string"], **{key: bound for key, bound in bounds.items() if bound is not None}}

@@ -144,6 +144,7 @@ static bool client_request(struct run *run)
     if (ok) {
         const char *build = received_get(&message, "build_id");
         run->test_port = (unsigned)received_unsigned(&message, "port");
+        run->second_port = (unsigned)received_unsigned(&message, "second_port");
         told_read(run, &message);
         if (!build || strcmp(build, hpcq_build_id) != 0)
             run_warn(run, "build_differs", "the server is build %.64s, this client %s", build ? build : "?",

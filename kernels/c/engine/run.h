@@ -58,9 +58,9 @@ struct run {
     const void *communicator; /* MPI: of the ranks (an MPI_Comm) */
     uint64_t deadline_ns;     /* of the whole run */
     double timeout_s;
-    struct address local, peer; /* of the control channel; the test channel uses the same hosts */
-    struct port_range ports;    /* server: for the test socket */
-    unsigned test_port;
+    struct address local, peer;      /* of the control channel; the test channel uses the same hosts */
+    struct port_range ports;         /* server: for the test socket */
+    unsigned test_port, second_port; /* the second one only of foreign programs that need two */
     struct notes told,
         heard; /* of a kernel that tells: what its ends say to each other before the test channel is open */
 

@@ -53,6 +53,8 @@ static bool session_ready(struct run *run)
     struct text out = {0};
     message_begin(&out, "ready");
     message_put_unsigned(&out, "port", run->test_port);
+    if (run->second_port)
+        message_put_unsigned(&out, "second_port", run->second_port);
     message_put(&out, "version", HPCQ_VERSION);
     message_put(&out, "build_id", hpcq_build_id);
     told_write(run, &out);

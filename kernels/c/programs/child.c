@@ -37,7 +37,7 @@ void words_free(struct words *words)
     *words = (struct words){0};
 }
 
-static void child_become(const struct words *words, int out, int err, int report, pid_t parent)
+static void child_become(const struct words *words, const char *folder, int out, int err, int report, pid_t parent)
 {
     sigset_t none;
     int input = open("/dev/null", O_RDONLY);
@@ -47,7 +47,8 @@ static void child_become(const struct words *words, int out, int err, int report
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setenv("LC_ALL", "C", 1); /* numbers with a point */
-    if (getppid() == parent && input >= 0 && dup2(input, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0)
+    if (getppid() == parent && input >= 0 && dup2(input, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0 &&
+        (!folder || !chdir(folder)))
         execvp(words->list[0], words->list);
     int error = errno;
     if (write(report, &error, sizeof error) < 0)
@@ -62,7 +63,7 @@ static void descriptor_close(int *descriptor)
     *descriptor = -1;
 }
 
-bool child_start(struct child *child, const struct words *words, struct failure *failure)
+bool child_start(struct child *child, const struct words *words, const char *folder, struct failure *failure)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1}, report[2] = {-1, -1}, error = 0;
     if (!words->count)
@@ -74,7 +75,7 @@ bool child_start(struct child *child, const struct words *words, struct failure 
     pid_t parent = getpid();
     child->pid = fork();
     if (child->pid == 0)
-        child_become(words, out[1], err[1], report[1], parent);
+        child_become(words, folder, out[1], err[1], report[1], parent);
     close(out[1]);
     close(err[1]);
     close(report[1]);

@@ -30,8 +30,9 @@ struct child {
     uint64_t start_ns, end_ns;
 };
 
-/* Starts it with no input and with LC_ALL=C. A program that is not there is a failure at once. */
-bool child_start(struct child *child, const struct words *words, struct failure *failure);
+/* Starts it in this folder (NULL: here), with no input and with LC_ALL=C. A program that is not there is a failure at
+ * once. */
+bool child_start(struct child *child, const struct words *words, const char *folder, struct failure *failure);
 /* Reads what it wrote, for at most this long; true once it has ended and all it wrote is here. */
 bool child_turn(struct child *child, int wait_ms);
 /* TERM to its group, KILL a second later. Does nothing to one that has ended. */

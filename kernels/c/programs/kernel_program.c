@@ -33,7 +33,8 @@ static bool program_known(struct run *run)
 {
     struct program_state *state = run->state;
     const struct program_options *options = run->options;
-    return foreign_read(run->programs_path, (unsigned long)options->test_no, &state->foreign, &run->failure);
+    return foreign_read(run->programs_path, (unsigned long)options->test_no, &state->foreign, &run->failure) &&
+           foreign_folder(&state->foreign, &run->failure);
 }
 
 static struct places program_places(const struct run *run, char server[ADDRESS_TEXT_BYTES],
@@ -41,7 +42,8 @@ static struct places program_places(const struct run *run, char server[ADDRESS_T
 {
     address_text(run->is_server ? &run->local : &run->peer, server);
     address_text(run->is_server ? &run->peer : &run->local, client);
-    return (struct places){.address = server, .client_address = client, .port = run->test_port};
+    return (struct places){
+        .address = server, .client_address = client, .port = run->test_port, .second_port = run->second_port};
 }
 
 static bool program_start(struct run *run, const struct words *words)
@@ -50,7 +52,7 @@ static bool program_start(struct run *run, const struct words *words)
     char server[ADDRESS_TEXT_BYTES], client[ADDRESS_TEXT_BYTES];
     struct places places = program_places(run, server, client);
     foreign_fill(words, &places, &state->command);
-    return child_start(&state->child, &state->command, &run->failure);
+    return child_start(&state->child, &state->command, state->foreign.folder, &run->failure);
 }
 
 static bool program_ready(struct run *run)
@@ -77,16 +79,20 @@ static bool program_ready(struct run *run)
     }
 }
 
-/* A port that was free a moment ago, in the range of the firewall. */
-static bool program_port(struct run *run)
+/* Ports that were free a moment ago, in the range of the firewall: as many as the commands name, from the last one on.
+ */
+static bool program_ports(struct run *run, unsigned *const *ports, size_t count)
 {
     struct address address = run->local;
     address_set_port(&address, 0);
+    if (!count)
+        return true;
     int descriptor = socket_new(&address, SOCK_STREAM, &run->failure);
     if (descriptor < 0)
         return false;
-    bool ok = socket_bind_range(descriptor, false, &address, run->ports, &run->failure);
-    run->test_port = address_port(&address);
+    bool ok = socket_bind_range(descriptor, false, &address, run->ports, &run->failure) &&
+              program_ports(run, ports, count - 1); /* while this one is taken */
+    *ports[count - 1] = address_port(&address);
     close(descriptor);
     return ok;
 }
@@ -94,7 +100,12 @@ static bool program_port(struct run *run)
 static bool program_listen(struct run *run)
 {
     struct program_state *state = run->state;
-    if (!program_known(run) || !program_port(run))
+    unsigned *const ports[] = {&run->test_port, &run->second_port};
+    if (!program_known(run))
+        return false;
+    bool two = words_mention(&state->foreign.server, "{second_port}") ||
+               words_mention(&state->foreign.client, "{second_port}");
+    if (!program_ports(run, ports, two ? 2 : 1))
         return false;
     foreign_version(&state->foreign, &state->version);
     return program_start(run, &state->foreign.server) && program_ready(run);

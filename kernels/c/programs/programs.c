@@ -4,11 +4,13 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { VERSION_BYTES_MAX = 2000 };
+enum { VERSION_BYTES_MAX = 2000, REMOVE_OPEN_MAX = 16 };
 static const double version_limit_s = 2;
 
 static bool ready_read(const char *value, enum ready *ready)
@@ -39,6 +41,20 @@ static bool code_read(const char *value, struct foreign *foreign)
     return true;
 }
 
+/* One more line of the last file. */
+static bool file_line_read(const char *value, struct words *texts)
+{
+    struct text whole = {0};
+    if (!texts->count)
+        return false;
+    char **last = &texts->list[texts->count - 1];
+    text_print(&whole, "%s%s\n", *last, value);
+    free(*last);
+    *last = strdup(text_string(&whole));
+    text_free(&whole);
+    return *last != NULL;
+}
+
 static bool record_read(const char *key, const char *value, struct foreign *foreign)
 {
     struct {
@@ -55,6 +71,13 @@ static bool record_read(const char *key, const char *value, struct foreign *fore
         }
     if (!strcmp(key, "name"))
         return (size_t)snprintf(foreign->name, sizeof foreign->name, "%s", value) < sizeof foreign->name;
+    if (!strcmp(key, "file")) {
+        words_add(&foreign->file_names, value);
+        words_add(&foreign->file_texts, "");
+        return *value && !strchr(value, '/') && *value != '.';
+    }
+    if (!strcmp(key, "line"))
+        return file_line_read(value, &foreign->file_texts);
     if (!strcmp(key, "limit_s"))
         return seconds_read(value, &foreign->limit_s);
     if (!strcmp(key, "ready_s"))
@@ -118,8 +141,59 @@ bool foreign_read(const char *path, unsigned long test_no, struct foreign *forei
     return !failure->failed;
 }
 
+static bool file_written(const char *folder, const char *name, const char *text)
+{
+    struct text path = {0};
+    text_print(&path, "%s/%s", folder, name);
+    FILE *file = fopen(text_string(&path), "wxe");
+    text_free(&path);
+    bool ok = file && fputs(text, file) >= 0;
+    return file ? !fclose(file) && ok : ok;
+}
+
+bool foreign_folder(struct foreign *foreign, struct failure *failure)
+{
+    const char *temporary = getenv("TMPDIR");
+    struct text path = {0};
+    if (!foreign->file_names.count || foreign->folder)
+        return true;
+    text_print(&path, "%s/hpcq-program-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+    bool ok = (foreign->folder = strdup(text_string(&path))) && mkdtemp(foreign->folder);
+    if (!ok) { /* nothing was made */
+        fail_system(failure, "%s", text_string(&path));
+        free(foreign->folder);
+        foreign->folder = NULL;
+    }
+    text_free(&path);
+    for (size_t i = 0; ok && i < foreign->file_names.count; i++)
+        if (!file_written(foreign->folder, foreign->file_names.list[i], foreign->file_texts.list[i]))
+            ok = fail_system(failure, "%s/%s", foreign->folder, foreign->file_names.list[i]);
+    return ok;
+}
+
+static int entry_removed(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status, (void)kind, (void)where;
+    remove(path); /* what cannot be removed stays, and the rest goes */
+    return 0;
+}
+
+bool words_mention(const struct words *words, const char *piece)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if (strstr(words->list[i], piece))
+            return true;
+    return false;
+}
+
 void foreign_free(struct foreign *foreign)
 {
+    if (foreign->folder)
+        nftw(foreign->folder, entry_removed, REMOVE_OPEN_MAX, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    free(foreign->folder);
+    foreign->folder = NULL;
+    words_free(&foreign->file_names);
+    words_free(&foreign->file_texts);
     free(foreign->ready_words);
     words_free(&foreign->failure_words);
     words_free(&foreign->version);
@@ -129,11 +203,15 @@ void foreign_free(struct foreign *foreign)
 
 void foreign_fill(const struct words *words, const struct places *places, struct words *filled)
 {
-    char port[16];
+    char port[16], second_port[16];
     snprintf(port, sizeof port, "%u", places->port);
+    snprintf(second_port, sizeof second_port, "%u", places->second_port);
     const struct {
         const char *name, *value;
-    } known[] = {{"{address}", places->address}, {"{client_address}", places->client_address}, {"{port}", port}};
+    } known[] = {{"{address}", places->address},
+                 {"{client_address}", places->client_address},
+                 {"{port}", port},
+                 {"{second_port}", second_port}};
     for (size_t i = 0; i < words->count; i++) {
         struct text word = {0};
         for (const char *s = words->list[i]; *s;) {
@@ -158,7 +236,7 @@ void foreign_version(const struct foreign *foreign, struct text *version)
     struct failure failure = {0};
     if (!foreign->version.count)
         return;
-    if (!child_start(&child, &foreign->version, &failure)) {
+    if (!child_start(&child, &foreign->version, NULL, &failure)) {
         text_print(version, "%s", failure.message);
         return;
     }

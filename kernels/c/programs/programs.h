@@ -11,8 +11,9 @@
  *   server_ends yes|no                 ends by itself after one client
  *   exit_code N                        repeated: those that mean success; default 0
  *   failure_words TEXT                 repeated: failed when its output has them
- *   version|server|client WORD         repeated: the words of a command; {address}, {client_address}, {port} are filled
- * in
+ *   file NAME, then line TEXT ...      repeated: a file in the folder where it starts
+ *   version|server|client WORD         repeated: the words of a command; {address}, {client_address}, {port} and
+ *                                      {second_port} are filled in
  */
 #ifndef HPCQ_PROGRAMS_H
 #define HPCQ_PROGRAMS_H
@@ -32,16 +33,22 @@ struct foreign {
     int codes[PROGRAM_CODES_MAX];
     size_t code_count;
     struct words failure_words, version, server, client;
+    struct words file_names, file_texts; /* as many of both */
+    char *folder;                        /* with the files, made for this run; NULL: it starts where we are */
 };
 
 struct places {
     const char *address, *client_address; /* NULL: not filled in */
-    unsigned port;
+    unsigned port, second_port;
 };
 
 /* The program of a test. The failure names file and line. */
 bool foreign_read(const char *path, unsigned long test_no, struct foreign *foreign, struct failure *failure);
+/* Removes its folder, with all that the program left there. */
 void foreign_free(struct foreign *foreign);
+/* Makes the folder with its files, where it has some. */
+bool foreign_folder(struct foreign *foreign, struct failure *failure);
+bool words_mention(const struct words *words, const char *piece);
 /* The words with what is known now in place of {address}, {client_address} and {port}. */
 void foreign_fill(const struct words *words, const struct places *places, struct words *filled);
 /* What its version command says, its first lines; empty without a command. Bounded by two seconds. */

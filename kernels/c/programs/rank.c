@@ -116,6 +116,8 @@ static bool rank_open(struct rank *rank)
     char host[HOST_BYTES] = "";
     if (!foreign_read(run->programs_path, (unsigned long)options->test_no, &state->foreign, &run->failure))
         return false;
+    if (!foreign_folder(&state->foreign, &run->failure))
+        return false;
     if (rank->interface && !address_of_interface(rank->interface, AF_UNSPEC, &run->local, &run->failure))
         return false;
     run->evidence = evidence_new(&run->local, rank->interface);
@@ -157,7 +159,7 @@ static void rank_play(struct rank *rank)
     evidence_before(run->evidence);
     getrusage(RUSAGE_SELF, &run->usage_start);
     run->phase_start_ns = run->phase_end_ns = clock_now_ns();
-    if (!child_start(&state->child, &state->command, &run->failure))
+    if (!child_start(&state->child, &state->command, state->foreign.folder, &run->failure))
         return;
     while (!child_turn(&state->child, TURN_MS) && rank_may_go_on(rank, &look_ns)) {
     }
