@@ -200,7 +200,7 @@ def choose_allocations(
     free = set(idle_nodes) - asked
     pending = [pair for pair in pending_pairs if pair.client in free and pair.server in free]
     if whole:
-        pending = next(iter(_by_fabric(pending, plan)), [])
+        pending = next(iter(pairs_by_fabric(pending, plan)), [])
         free = nodes_within(pending, free, set(), left)
         sharing = [pair for pair in pending if pair.client in free and pair.server in free]
         return [tuple(fitting(sharing, plan, plan.walltime_s))] if sharing else []
@@ -307,7 +307,7 @@ def _estimated_cost(plan: Plan, name: str, size: int | None) -> AllocationCost:
 def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[Sequence[PlannedPair]]:
     """All pairs in allocations, one after the other, as if all nodes were idle."""
     pairs = plan.planned_pairs()
-    for sharing in _by_fabric(pairs, plan) if size is None else _groups(pairs, size, size, disjoint=False):
+    for sharing in pairs_by_fabric(pairs, plan) if size is None else _groups(pairs, size, size, disjoint=False):
         rest: Sequence[PlannedPair] = sharing
         while rest:
             fit = fitting(rest, plan, most_s)
@@ -316,7 +316,7 @@ def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[S
             rest = [pair for pair in rest if pair.job not in gone]
 
 
-def _by_fabric(pairs: Iterable[PlannedPair], plan: Plan) -> list[list[PlannedPair]]:
+def pairs_by_fabric(pairs: Iterable[PlannedPair], plan: Plan) -> list[list[PlannedPair]]:
     """The pairs of each fabric: one allocation cannot have all."""
     found: dict[str | None, list[PlannedPair]] = {}
     for pair in pairs:

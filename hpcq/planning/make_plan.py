@@ -292,7 +292,7 @@ def _apart(fabrics: Mapping[str, str], interfaces: Mapping[str, str]) -> Callabl
             return ""
         if interfaces.get(one) != interfaces.get(other):
             return f"{one} is measured over {interfaces[one]}, {other} over {interfaces[other]}: no test has both"
-        return f"no switch joins {' and '.join(fabrics.get(node, 'none') for node in pair)}: no job can have both"
+        return f"one is in {fabrics.get(one, 'none')}, the other in {fabrics.get(other, 'none')}: no job may have nodes of both"
 
     return words
 
@@ -307,7 +307,7 @@ def _fabric_notes(fabrics: Mapping[str, str], interfaces: Mapping[str, str]) -> 
         return ()
     if interfaces:
         return (f"nodes differ in their interface: {named}: every job is within one",)
-    return (f"no switch joins the {len(members)} fabrics {named}: every job is within one",)
+    return (f"no job may have nodes of two of the {len(members)} fabrics {named}: every job is within one",)
 
 
 def _groups(choice: PairChoice, names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:

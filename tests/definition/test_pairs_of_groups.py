@@ -214,11 +214,13 @@ def test_pairs_stay_within_their_fabric(tmp_path: Path, pairs: str, count: int) 
     plan = plan_of(tmp_path, pairs, fabrics="aaabbc")
     assert len(plan.pairs) == count
     assert all(plan.fabrics[client] == plan.fabrics[server] for client, server in plan.pairs)
-    assert plan.notes == ("no switch joins the 3 fabrics a: n[01-03]; b: n[04-05]; c: n06: every job is within one",)
+    assert plan.notes == (
+        "no job may have nodes of two of the 3 fabrics a: n[01-03]; b: n[04-05]; c: n06: every job is within one",
+    )
     reasons = {(one.client, one.server): one.reason for one in plan.not_planned}
     lost = {"{star: n01}": 3, "{list: [[n01, n02], [n01, n04]]}": 1}.get(pairs, 0)
     assert len(reasons) == lost
-    assert reasons.get(("n01", "n04")) == ("no switch joins a and b: no job can have both" if lost else None)
+    assert reasons.get(("n01", "n04")) == ("one is in a, the other in b: no job may have nodes of both" if lost else None)
 
 
 def test_one_fabric_is_no_fabric(tmp_path: Path) -> None:

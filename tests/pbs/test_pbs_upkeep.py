@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import pytest
 
-from hpcq.scheduler.pbs.nodes import SEPARATOR, Vnode, came_up_s, leaves, read_dsv, read_vnode
+from hpcq.scheduler.pbs.nodes import SEPARATOR, Vnode, came_up_s, leaves, read_dsv, read_vnode, sets_apart
 from hpcq.scheduler.types import JobState
+from tests.local.local_desk import LocalDesk
+from tests.pbs.test_pbs_campaign import BRIEF, CLUSTER, measured
 from tests.pbs.test_pbs_queues import orders, site
 from tests.simulated_pbs.site import simulated_pbs
 
@@ -68,6 +71,7 @@ def test_switches_and_leaves_come_from_the_placement_sets(tmp_path: Path) -> Non
     [
         ("state=free last_state_change_time=5000 last_used_time=1000", 5000),
         ("state=free last_state_change_time=5000", 5000),
+        ("state=free last_state_change_time=5000 last_used_time=4940", 5000),  # a short boot
         ("state=free last_state_change_time=5000 last_used_time=4999", None),  # a job ended
         ("state=free last_state_change_time=5000 last_used_time=4990 jobs=7.head/0", None),
         ("state=job-exclusive last_state_change_time=5000 last_used_time=1000", None),
@@ -77,7 +81,7 @@ def test_switches_and_leaves_come_from_the_placement_sets(tmp_path: Path) -> Non
 )
 def test_a_node_came_up_when_it_became_free_and_no_job_had_ended(words: str, moment: int | None) -> None:
     assert came_up_s(vnodes(f"n1 {words}")) == moment
-    other = "n1[1] state=free last_state_change_time=900 last_used_time=800"
+    other = "n1[1] state=free last_state_change_time=900 last_used_time=900"
     assert came_up_s(vnodes(f"n1[0] {words}", other)) == moment
 
 
@@ -105,3 +109,59 @@ def test_a_node_that_is_not_heard_is_said_to_be_that(tmp_path: Path) -> None:
         assert administration is not None
         reasons = {node: up.reason for node, up in administration.look().nodes.items() if up.reason}
     assert reasons == {"pbn1": "does not answer", "pbn2": "node 7 is down for repair"}
+
+
+SETS = {
+    "n1": "switch=s1 rack=r1", "n2": "switch=s1 rack=r1", "n3": "switch=s2 rack=r1", "n4": "switch=s2 rack=r2", "n5": "rack=r2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "explicit", "apart"),
+    [
+        (["switch"], True, ["n1 n2", "n3 n4"]),
+        (["switch"], False, ["n1 n2", "n3 n4", "n5"]),
+        (["switch", "rack"], True, ["n1 n2 n3", "n4 n5"]),  # the largest sets go before
+        (["chassis"], False, []),
+        ([], False, []),
+    ],
+)
+def test_hosts_of_one_job_are_of_one_set(keys: list[str], explicit: bool, apart: list[str]) -> None:
+    found: dict[str, list[str]] = {}
+    for host, name in sets_apart(placed(**SETS), keys, explicit=explicit).items():
+        found.setdefault(name, []).append(host)
+    assert sorted(" ".join(sorted(hosts)) for hosts in found.values()) == apart
+
+
+def test_one_set_that_has_all_hosts_keeps_nothing_apart() -> None:
+    assert sets_apart(placed(n1="switch=s1,all", n2="switch=s2,all"), ["switch"], explicit=False) == {}
+
+
+@pytest.mark.promise("Where no job of PBS may span placement sets, pairs are planned within each of them.")
+@pytest.mark.parametrize(
+    ("lines", "place", "within"),
+    [
+        ("set sched do_not_span_psets = True;set server node_group_enable = True", "", True),
+        ("set server node_group_enable = True", "", False),
+        ("set sched do_not_span_psets = True", "", False),
+        ("", "place: scatter:exclhost:group=switch\n", True),
+    ],
+)
+def test_pairs_stay_within_sets_that_no_job_may_span(tmp_path: Path, lines: str, place: str, within: bool) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"sleep_s": 0.0})
+        for number in (1, 2, 3, 4):
+            pbs.control(nodes={f"pbn{number}": {"resources": {"switch": f"s{(number + 1) // 2}"}}})
+        orders(pbs, "set server node_group_key = switch", *(line for line in lines.split(";") if line))
+        desk = LocalDesk.at(tmp_path)
+        desk.cluster("tiny", CLUSTER + place)
+        desk.campaign(BRIEF, more="retries: 0")
+        [plan] = json.loads(desk.hpcq("plan", "try.yaml", "--json").stdout)
+        pairs = {frozenset(pair) for pair in plan["pairs"]}
+        inside = {frozenset(("pbn1", "pbn2")), frozenset(("pbn3", "pbn4"))}
+        assert pairs == inside if within else len(pairs) == 6
+        if within:
+            [note] = plan["notes"]
+            assert "no job may have nodes of two of the 2 fabrics switch=s1: pbn[1-2]; switch=s2: pbn[3-4]" in note
+            desk.hpcq("run", "try.yaml")
+            assert measured(desk) == 2

@@ -158,12 +158,15 @@ def test_who_needs_a_test_and_who_cannot_have_one(both: Both) -> None:
     both.until(lambda one, other: one.startswith("maint") and other == "resv-exclusive", "n03", "n03 is reserved")
     try:
         there = rows(both.accept("--plan"), "reasons", "blocked")
+        asked = rows(both.accept("--all", "--plan"), "blocked")
     finally:
         both.order("scontrol delete reservationname=swap", "pbs_rdel $(pbs_rstat -f | sed -n 's/^Resv ID: //p')")
         both.order("scontrol update nodename=alpha-n02 state=resume", "pbsnodes -r -C '' beta-n02")
     assert down[0] == down[1]
     assert there[0] == there[1]
-    assert sentence(REASON) in there[0]["blocked"]["n02"]
+    assert there[0]["reasons"]["n01"] == "came up"
+    assert asked[0] == asked[1]
+    assert sentence(REASON) in asked[0]["blocked"]["n02"]
 
 
 @pytest.mark.quiet

@@ -154,12 +154,16 @@ def pbs_ralter(machine: Machine, request: Request) -> Answer:
 def qmgr(machine: Machine, request: Request) -> Answer:
     given, _ = options_of(request.words, "", "c")
     for line in given.get("c", request.stdin.decode().splitlines()):
+        if line.strip() == "list sched":
+            return Answer(
+                "\n".join(["Sched default", *(f"    {name} = {value}" for name, value in machine.scheduler.items()), ""])
+            )
         _order(machine, request.user, line.strip())
     return Answer()
 
 
 def _order(machine: Machine, user: str, line: str) -> None:
-    match = re.fullmatch(r"(create|set|unset|list) (server|queue|node|s|q|n)\b ?(\S+)? ?([\w.]+)? ?(\+?=)? ?(.*)", line)
+    match = re.fullmatch(r"(create|set|unset|list) (server|queue|node|sched|s|q|n)\b ?(\S+)? ?([\w.]+)? ?(\+?=)? ?(.*)", line)
     if match is None:
         return
     verb, kind, name, attribute, _, value = match.groups()
@@ -168,7 +172,10 @@ def _order(machine: Machine, user: str, line: str) -> None:
             159, f"qmgr obj={name or ''} svr=default: Unauthorized Request \nqmgr: Error (15007) returned from server"
         )
     value = (value or "").strip().strip("\"'")
-    if kind.startswith("s") and verb == "set":
+    if kind == "sched":
+        attribute, value = name, line.partition("=")[2].strip()
+        machine.scheduler[attribute] = value
+    elif kind.startswith("s") and verb == "set":
         attribute, value = name, line.partition("=")[2].strip().strip("\"'")
         if attribute == "job_history_enable":
             machine.settings.history = value.lower() == "true"

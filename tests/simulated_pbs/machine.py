@@ -32,6 +32,7 @@ class Machine:
         self.reservations: dict[str, Reservation] = {}
         self.settings = Settings()
         self.server: dict[str, str] = {"default_queue": "workq", "resv_enable": "True", "query_other_jobs": "True"}
+        self.scheduler: dict[str, str] = {"scheduling": "True"}
         self.calls: dict[str, int] = {}
         self.next_number = 1
         self._limits_looked = 0.0
@@ -187,6 +188,8 @@ class Machine:
         """The hosts of its chunks in order, or why there are none, in the scheduler's words."""
         if len(job.chunks) > len(self.nodes) and "scatter" in job.place:
             return "Can Never Run: Not enough total nodes available"
+        if reservation is None and self._spans_sets(job):
+            return "Can Never Run: can't fit in the largest placement set, and can't span psets"
         taken: list[str] = []
         for chunk in job.chunks:
             if chunk.host and chunk.host not in self.nodes:
@@ -224,6 +227,14 @@ class Machine:
                 return "Not Running: No available resources on nodes"
             taken.append(kept)
         return tuple(taken)
+
+    def _spans_sets(self, job: Job) -> bool:
+        """Whether the hosts that it names are of no common placement set, and the scheduler keeps jobs within one."""
+        key = self.queues[job.queue].settings.get("node_group_key") or self.server.get("node_group_key", "")
+        if self.scheduler.get("do_not_span_psets") != "True" or self.server.get("node_group_enable") != "True":
+            return False
+        named = [self.nodes[one.host].resources.get(key, "") for one in job.chunks if one.host in self.nodes]
+        return bool(named) and not set.intersection(*(set(words.split(",")) for words in named))
 
     def _free(self, name: str, job: Job, chunk: Chunk, reservation: Reservation | None) -> bool:
         node = self.nodes[name]

@@ -73,7 +73,7 @@ def _job(machine: Machine, request: Request, given: dict[str, list[str]], script
         raise Refused(complaint[0], f"qsub: {complaint[1]}")
     place = resources.get("place", "free")
     allowed = {"free", "pack", "scatter", "vscatter", "excl", "exclhost", "shared"}
-    if set(place.split(":")) - allowed:
+    if {word for word in place.split(":") if not word.startswith("group=")} - allowed:
         raise Refused(166, "qsub: Illegal attribute or resource value Resource_List.place")
     walltime = walltime_s(resources["walltime"]) if "walltime" in resources else None
     _let_in(machine, request.user, queue, len(chunks_of(select)), walltime)

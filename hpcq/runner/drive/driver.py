@@ -21,7 +21,7 @@ from typing import Any
 from hpcq import nodelist
 from hpcq.errors import HpcqError, TransportError
 from hpcq.nodelist import natural
-from hpcq.planning.allocations import choose_allocations, estimate_s, rounds_of
+from hpcq.planning.allocations import choose_allocations, estimate_s, pairs_by_fabric, rounds_of
 from hpcq.planning.plan import PlannedPair, pair_index_of
 from hpcq.planning.waves import choose_wave, nodes_within
 from hpcq.run_folder.failed_starts import StartWords, cause_of, first_error, words_of
@@ -407,7 +407,7 @@ class Driver:
 
     def _reserve(self, own_reservation: OwnReservation, states: Sequence[NodeState]) -> bool:
         """Make the reservation for the next jobs. Returns whether it exists, or the campaign continues without it."""
-        pending = self._pending()
+        pending = next(iter(pairs_by_fabric(self._pending(), self.state.plan)), [])
         wanted = {node for pair in pending for node in pair.nodes}
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         nodes = nodes_within(pending, idle & wanted, set(), self.account.budget.node_limit(len(idle)))

@@ -258,8 +258,10 @@ class PbsAdministration(Administration):
         for vnode in vnodes:
             self._vnodes.setdefault(vnode.host, []).append(vnode)
         found = []
-        for one in read_reservations(parts[3]):
-            shown = _reservation(one, vnodes, user) if one.standing else None
+        standing = [one for one in read_reservations(parts[3]) if one.standing]
+        for one in standing:
+            alone = sum(other.name == one.name for other in standing) == 1
+            shown = _reservation(one, vnodes, user, alone=alone)
             if shown is not None:
                 self._queues[shown.name, shown.nodes] = one.queue
                 made_for = {node for node in shown.nodes if not one.made_for or f".{node}." in f"{one.made_for}."}
@@ -356,13 +358,14 @@ def _reason(comment: str) -> str:
     return SILENT if comment.startswith(_NOT_HEARD) else comment
 
 
-def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str) -> Reservation | None:
+def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str, *, alone: bool) -> Reservation | None:
+    """Return what an acceptance knows of it. alone: no other one has the name that a person gave it, if one did."""
     start, end = _utc(one.start), _utc(one.end)
     if start is None or end is None:
         return None
     hosts = dict.fromkeys(v.host for v in vnodes if v.name in one.vnodes or one.scheduler_job_id in v.reserved_by)
     return Reservation(
-        name=one.name if one.name == OWN_RESERVATION else one.queue,
+        name=one.name if one.name == OWN_RESERVATION or (one.name and alone) else one.queue,
         started_utc=start,
         ended_utc=end,
         nodes=tuple(hosts),

@@ -34,7 +34,7 @@ from hpcq.scheduler.types import NodeCondition, NodeState
 #: The separator that hpcq asks for, and how to type it.
 SEPARATOR = "\x1f"
 DSV = "-F dsv -D \"$(printf '\\037')\""
-_HEAD = re.compile(r"(Job Id|Queue|Server|Resv ID|Name)(?:: |=)(\S+)\s*")
+_HEAD = re.compile(r"(Job Id|Queue|Server|Sched|Resv ID|Name)(?:: |=)(\S+)\s*")
 _PLAIN_VALUE = re.compile(r"\s*([A-Za-z_][\w.-]*) = ?(.*)", re.DOTALL)
 #: No number of PBS has more digits; int() refuses very long ones.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -162,8 +162,8 @@ _STATES = {
     "powered-off": NodeCondition.POWERED_DOWN,
     "powered-down": NodeCondition.POWERED_DOWN,
 }
-#: How long after a job's end its node may become free.
-_JOB_ENDS_WITHIN_S = 120
+#: How long after a job's end its node may become free: a live server writes the same second for both.
+_JOB_ENDS_WITHIN_S = 10
 #: Of several words, and of several vnodes, the worst determines the host's condition.
 _WORST_FIRST = (
     NodeCondition.UNKNOWN,
@@ -276,6 +276,26 @@ def leaves(vnodes: Sequence[Vnode], keys: Sequence[str]) -> dict[str, str]:
         if len(sets) < len(found) and len(sets) > len(set(best.values())):
             best = found
     return best
+
+
+def sets_apart(vnodes: Sequence[Vnode], keys: Sequence[str], *, explicit: bool) -> dict[str, str]:
+    """Return the placement set of each host, of those that no job may span; empty if one holds all hosts.
+
+    keys: the resources that make sets. A host in several sets counts to the largest. explicit: hosts without a word make
+    no set of their own (only_explicit_psets).
+    """
+    members: dict[str, dict[str, None]] = {}
+    for key in keys:
+        for vnode in vnodes:
+            words = [one.strip(" \"'") for one in vnode.available.get(key, "").split(",")]
+            for word in words if vnode.host else ():
+                if word or not explicit:
+                    members.setdefault(f"{key}={word}", {})[vnode.host] = None
+    found: dict[str, str] = {}
+    while members:
+        name = max(members, key=lambda one: len(members[one].keys() - found))
+        found.update(dict.fromkeys(members.pop(name).keys() - found, name))
+    return found if len(set(found.values())) > 1 or len(found) < len({one.host for one in vnodes if one.host}) else {}
 
 
 def came_up_s(parts: Sequence[Vnode]) -> int | None:

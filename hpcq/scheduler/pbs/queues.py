@@ -83,6 +83,23 @@ class Queues:
         own = self.by_name[name].get("node_group_key") if name in self.by_name else ""
         return [one.strip(" \"'") for one in (own or self.server.get("node_group_key")).split(",") if one.strip()]
 
+    def unspanned(self, queue: str | None, place: str, schedulers: Sequence[Listed]) -> tuple[list[str], bool]:
+        """Return the resources that make the sets which no job of a queue may span, and whether only their words make sets.
+
+        No resources if jobs may.
+
+        place: what the cluster file writes there. schedulers: of `qmgr -c 'list sched'`; each serves the queues of some
+        partitions, and the default one all others.
+        """
+        name = self.named(queue)
+        partition = self.by_name[name].get("partition") if name in self.by_name else ""
+        serving = [one for one in schedulers if partition and partition in one.get("partition").split(",")]
+        serving = serving or [one for one in schedulers if one.name == "default"]
+        explicit = any(one.get("only_explicit_psets") == _TRUE for one in serving)
+        grouped = [word.removeprefix("group=") for word in place.split(":") if word.startswith("group=")]
+        kept = self.server.get("node_group_enable") == _TRUE and any(one.get("do_not_span_psets") == _TRUE for one in serving)
+        return grouped or (self.group_keys(queue) if kept else []), explicit
+
     def may_run(self, queue: str, vnodes: Iterable[Vnode], select: str = "") -> Callable[[Vnode], bool]:
         """Return a test of a vnode: whether jobs of a queue may run there, or of one that it passes them on to.
 

@@ -38,8 +38,10 @@ from hpcq.scheduler.pbs.nodes import (
     named_hosts,
     read_dsv,
     read_foreign,
+    read_plain,
     read_vnode,
     reserved_cpus,
+    sets_apart,
 )
 from hpcq.scheduler.pbs.queues import NO_PROJECT, Asker, Queues, read_job_limits, seconds, submit_limit
 from hpcq.scheduler.types import (
@@ -565,12 +567,17 @@ class Pbs(Scheduler):
         return taken_soon(states, vnodes, reservations, now)
 
     def topology_command(self) -> str | None:
-        return shell.nodes(reservations=False, queues=True)
+        return shell.topology()
 
     def read_topology(self, answer: str) -> Topology:
-        records = read_dsv(answer.partition(f"{shell.RESERVATIONS_MARK} ")[0])
+        listed, _, said = answer.partition(f"{shell.SCHEDULERS_MARK}\n")
+        records, queue = read_dsv(listed), self.settings.partition
         vnodes = [read_vnode(record) for record in records if record.kind == "Name"]
-        return Topology(leaves(vnodes, Queues.of(records).group_keys(self.settings.partition)))
+        queues = Queues.of(records)
+        keys, explicit = queues.unspanned(queue, self.settings.extra.get("place", ""), read_plain(said))
+        # In a reservation that somebody made, PBS asks nothing of sets.
+        inside = self._is_reservation(queue) or (self.settings.reservation is not None and not self.settings.own_reservation)
+        return Topology(leaves(vnodes, queues.group_keys(queue)), {} if inside else sets_apart(vnodes, keys, explicit=explicit))
 
     def _may_run(self, queue: str) -> Callable[[Vnode], bool]:
         """Return a test of a vnode: whether jobs of a queue may run there, or of one that it passes them on to."""

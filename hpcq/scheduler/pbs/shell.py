@@ -25,6 +25,7 @@ _OTHERS_MAX = 200
 _NEVER = "203712312359"
 _WITHOUT_VARIABLES = "sed 's/\\x1fVariable_List=[^\\x1f]*//'"
 NODES_MARK = "@nodes"
+SCHEDULERS_MARK = "@schedulers"
 RESERVATIONS_MARK = "@reservations"
 USER_MARK = "@user"
 #: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1.
@@ -106,6 +107,14 @@ def nodes(*, reservations: bool, queues: bool) -> str:
         "printf '%s\\n' \"$said\"\n"
         f"case $said in *'\x1fresv='*) true ;; *) {also} ;; esac || exit 0\n"
         f"printf '{RESERVATIONS_MARK} %s\\n' \"$(LC_ALL=C date '+%a %b %e %T %Y')\"; pbs_rstat -f"
+    )
+
+
+def topology() -> str:
+    """List the server, its queues and all vnodes, and what the schedulers do with placement sets."""
+    return subshell(
+        f"qstat -Bf {DSV} && qstat -Qf {DSV} && pbsnodes -av {DSV} || exit 162\n"
+        f"printf '{SCHEDULERS_MARK}\\n'; qmgr -c 'list sched' 2>/dev/null | sed 's/^Sched /Sched: /'; true"
     )
 
 
