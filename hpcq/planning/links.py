@@ -98,8 +98,11 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     everything = make_plan(ring, cluster, basis.nodes, basis.run, seed)
     usable = [one.node for one in everything.candidates]
     wanted = nodes_of_links(campaign, cluster.name, usable, seed)
-    fill = [name for name in seeded_order(usable, seed) if name not in wanted]
-    chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
+    order, of = seeded_order(usable, seed), everything.fabrics
+    chosen = list(wanted)
+    for node in wanted:  # one that is alone in its fabric gets a partner there
+        partners = [other for other in order if other != node and of.get(other) == of.get(node)]
+        chosen += partners[:1] if not set(partners) & set(chosen) else []
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
     compared = bool(within) and any(
         link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster}
@@ -161,6 +164,9 @@ def plan_link(
         cluster=link.name,
         candidates=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.candidates),
         excluded=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.excluded),
+        interfaces={
+            qualified(plan.cluster, one.node): plan.interface_at((one.node,)) for plan in plans for one in plan.candidates
+        },
         tests=tuple(tests),
         repetition_count=count,
         # The side that starts first waits for the other within its own time limit.

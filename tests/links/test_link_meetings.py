@@ -52,6 +52,19 @@ def test_one_side_listens_and_the_other_is_not_probed(tmp_path: Path, built: Pat
     ]
 
 
+@pytest.mark.promise("A node of a link that lacks its interface is a row that says so.")
+def test_an_end_without_its_interface_is_a_row_that_says_so(tmp_path: Path, built: Path) -> None:
+    run = opened(tmp_path, text("{from: east, to: west, listen: to, pairs: 1}", tests=(TRIP,)), built)
+    path = run.path / "east+west" / "plan.json"
+    plan = json.loads(path.read_text())
+    assert set(plan["interfaces"].values()) == {"lo"}
+    plan["interfaces"] = {node: "lo" if node.startswith("east/") else "hpcq-none" for node in plan["interfaces"]}
+    path.write_text(json.dumps(plan))
+    drive(run)
+    [row] = rows(run, "SELECT outcome, reason FROM v_results")
+    assert "interface hpcq-none: no such interface" in row["reason"]
+
+
 class Walled(LinkSide):
     """A side from which some sides cannot be reached: they are given a port where nobody listens."""
 

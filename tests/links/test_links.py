@@ -10,12 +10,14 @@ import pytest
 
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import UserError
 from hpcq.planning import links
+from hpcq.planning.allocations import Basis
 from hpcq.runner.link.side import LinkState
 from hpcq.runner.workflow import WorkflowRun, groups
 from hpcq.scheduler.slurm import Slurm
-from hpcq.scheduler.types import SchedulerSettings
+from hpcq.scheduler.types import NodeCondition, NodeState, SchedulerSettings
 from hpcq.transport import Completed, Here
 from tests.links.link_campaigns import TRIP, campaign_of, plans, text
 
@@ -73,6 +75,8 @@ def test_pairs_may_only_be_left_out_where_links_say_them(tmp_path: Path) -> None
     assert not campaign_of(tmp_path, more="pairs: all").pairs_of_links
 
 
+DIFFER = "interface: ib0\ninterfaces: {gpu: ib1}\n"
+
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +129,24 @@ def test_more_pairs_than_nodes_use_every_node_as_seldom_as_possible(tmp_path: Pa
     plan = links.plan_link(campaign, campaign.links[0], plans(tmp_path, campaign)).plan
     assert len(set(plan.pairs)) == 7
     assert plan.goals.node_pair_count_min == 2
+
+
+@pytest.mark.promise("Each end of a link is measured over the interface of its own node, where nodes of a cluster differ.")
+def test_each_end_has_the_interface_of_its_node(tmp_path: Path) -> None:
+    """n1 is of one kind, n2 and n3 of another; what stands beside the link is of one kind each."""
+    campaign = campaign_of(tmp_path, "{from: east, to: west, list: [[n1, n2], [n2, n1]]}")
+    nodes = [
+        NodeState(name, NodeCondition.IDLE, "idle", features=(word,))
+        for name, word in (("n1", "gpu"), ("n2", "cpu"), ("n3", "cpu"), ("n4", "gpu"))
+    ]
+    made = []
+    for name in ("east", "west"):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nscheduler: slurm\nwork_directory: /w\n{DIFFER}")
+        made.append(links.plan_cluster(campaign, Basis(read_cluster(tmp_path / f"{name}.yaml"), nodes, "run-1", 7)))
+    for plan in made:
+        assert sorted(sorted(pair) for pair in plan.pairs) == [["n1", "n4"], ["n2", "n3"]]
+    across = links.plan_link(campaign, campaign.links[0], (made[0], made[1])).plan
+    assert [[across.interface_at((node,)) for node in pair] for pair in across.pairs] == [["ib1", "ib0"], ["ib0", "ib1"]]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import Any
 from hpcq.clock import Clock
 from hpcq.errors import TransportError
 from hpcq.nodelist import natural
+from hpcq.planning.links import qualified
 from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.link.side import SIDES, LinkJob, LinkSide, LinkState, Ready, Try, make_side, other, write_side
@@ -208,7 +209,8 @@ class Rendezvous:
         if outcome.reason == _NO_WAY:
             words = self.sides[attempt.side].probe_words(attempt)
             return AttemptOutcome("failed", "neither side could connect to the other" + (f": {words}" if words else ""))
-        return AttemptOutcome(outcome.outcome, _WORDS.get(outcome.reason, outcome.reason))
+        word, colon, of_the_node = outcome.reason.partition(": ")
+        return AttemptOutcome(outcome.outcome, f"{_WORDS.get(word, word)}{colon}{of_the_node}")
 
     # -- small things -----------------------------------------------------------------------------------------------
 
@@ -404,7 +406,9 @@ class LinkSubmitter:
                 job = jobs[side.name]
                 folder = side.folder / job.folder
                 roots = (side.run_root, side.root)
-                write_side(job, self._state.link, side.account.site(side.cluster), roots=roots, folder=folder, first=first)
+                over = self._state.plan.interface_at((qualified(side.cluster.name, job.nodes[0]),))
+                site = replace(side.account.site(side.cluster), interface=over)
+                write_side(job, self._state.link, site, roots=roots, folder=folder, first=first)
                 side.push(job)
                 waits[side.name] = side.expected_wait_s(job)
         if len(waits) < len(SIDES):
