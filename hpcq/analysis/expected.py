@@ -167,13 +167,15 @@ _USUAL_SHARE = 0.8
 class ShareOfExpected:
     """A value as a share of what was expected. source: what says so, in words. bound: empty, or what it must be and is not.
 
-    judged: whether a bound was there to hold it against; a share of the link alone is a note.
+    judged: whether a bound was there to hold it against; a share of the link alone is a note. disturbed: below its bound, and
+    measured beside other work, so that nothing is judged either.
     """
 
     ratio: float
     source: str
     bound: str = ""
     judged: bool = True
+    disturbed: bool = False
 
 
 class Forecast:
@@ -191,18 +193,19 @@ class Forecast:
     def share(self, series: MeasuredSeries, ends: tuple[End, End] | None) -> ShareOfExpected | None:
         """Hold the values of one job's test against what is expected; None if nothing is. ends: None without their facts."""
         self._ends, value = ends, median(series.values)
-        judged = [one for one in judge_gates(self._gates, [series], self._refer) if one.verdict is not Verdict.INCONCLUSIVE]
-        for one in judged:
+        for one in judge_gates(self._gates, [series], self._refer):
             bound = f"must be {one.bound}" if one.verdict is Verdict.FAILED else ""
+            disturbed = one.verdict is Verdict.INCONCLUSIVE
             if one.share_ratio is not None and one.reference is not None:
-                return ShareOfExpected(one.share_ratio, one.reference.source, bound)
-            if one.limit:
-                return ShareOfExpected(value / one.limit, "the campaign's bound", bound)
+                return ShareOfExpected(one.share_ratio, one.reference.source, bound, disturbed=disturbed)
+            if one.limit and one.against is None:
+                return ShareOfExpected(value / one.limit, "the campaign's bound", bound, disturbed=disturbed)
         if usual := self._usual_of(series):
             found = kernel(series.kernel).metric(series.metric)
             better = found is not None and found.better is Better.LOWER
             worse = value > usual / _USUAL_SHARE if better else value < usual * _USUAL_SHARE
-            return ShareOfExpected(value / usual, "usual", "other pairs and runs differ less" if worse else "")
+            bound = "other pairs and runs differ less" if worse and not series.disturbed else ""
+            return ShareOfExpected(value / usual, "usual", bound, disturbed=worse and series.disturbed)
         from hpcq.definition.files.gates import fills_a_link
 
         if ends is not None and series.metric == "throughput_bps" and fills_a_link(series.kernel, series.parameters):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from hpcq.analysis.expected import Forecast, ShareOfExpected
 from hpcq.definition.model import Test
 from hpcq.errors import UserError
+from hpcq.evidence.judge import judge
+from hpcq.evidence.judgement import JudgedResult
 from hpcq.gate_kinds.base import End, MeasuredSeries
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
@@ -167,20 +169,28 @@ def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt, foreca
         lines = list(_lines(folder, test))
         if metric is None or not lines:
             continue
-        found = [mapping(line.get("metrics")).get(metric) for line in lines if line.get("valid") is True]
-        values = tuple(float(one) for one in found if isinstance(one, (int, float)))
+        found = [(line, mapping(line.get("metrics")).get(metric)) for line in lines if line.get("valid") is True]
+        of_lines = [(line, float(one)) for line, one in found if isinstance(one, (int, float))]
+        values = tuple(value for _, value in of_lines)
         reason = next((str(line["invalid_reason"]) for line in lines if line.get("invalid_reason")), attempt.reason)
         size = test.parameters.get("message_bytes")
         told = (name, client, server, test.kernel)
+        facts = _facts_of_ends(folder, lines[0])
+        ends = _ends(facts, lines[0])
         series = MeasuredSeries(*told, test.telling, metric, values)
-        share = forecast.share(series, _facts_of_ends(folder, lines[0])) if values else None
+        share = forecast.share(series, ends) if values else None
+        if share is not None and share.bound:  # what was measured beside other work fails nothing
+            clean = tuple(value for line, value in of_lines if not judge(JudgedResult(line, test.parameters, *facts)).disturbed)
+            values = clean or values
+            share = forecast.share(replace(series, values=values, disturbed=not clean), ends)
         value = median(values) if values else None
         yield EndedTest(*told, size if isinstance(size, int) else None, metric, value, reason, share)
 
 
 def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:
     """The result lines of a test that say its values themselves: of a sweep its size; of a foreign program none."""
-    for path in sorted(folder.glob(f"t{test.measured_by or test.test_no}-r*.json")):
+    beginning = f"t{test.measured_by or test.test_no}-r"
+    for path in sorted(path for path in folder.glob(f"{beginning}*.json") if path.stem.removeprefix(beginning).isdecimal()):
         line = read_json_or_none(path) or {}
         sizes = line.get("sizes")
         for one in sizes if isinstance(sizes, list) else [] if test.measured_by else [line]:
@@ -190,16 +200,31 @@ def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:
                 yield told
 
 
-def _facts_of_ends(folder: Path, line: Mapping[str, Any]) -> tuple[End, End] | None:
-    """Client and server of a result line with the facts that the job left; None if a node left none."""
+#: The facts of client and server; None for one that left none.
+_Facts = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
+
+
+def _evidence(line: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+    return mapping(mapping(line.get("evidence")).get(role))
+
+
+def _facts_of_ends(folder: Path, line: Mapping[str, Any]) -> _Facts:
+    """What a job left of the client and of the server of a result line."""
+    of_ends = (_evidence(line, role) for role in ("client", "server"))
+    nodes = (end.get("scheduler_node") or end.get("node") for end in of_ends)
+    client, server = (read_json_or_none(folder / f"facts-{node}.json") or None for node in nodes)
+    return client, server
+
+
+def _ends(facts: _Facts, line: Mapping[str, Any]) -> tuple[End, End] | None:
+    """Client and server as gates see them; None if one of them left no facts."""
     found = []
-    for role in ("client", "server"):
-        end = mapping(mapping(line.get("evidence")).get(role))
-        node = str(end.get("scheduler_node") or end.get("node"))
-        facts = read_json_or_none(folder / f"facts-{node}.json")
-        if not facts:
+    for role, content in zip(("client", "server"), facts, strict=True):
+        if content is None:
             return None
-        flat = [flatten(group, content) for group, content in facts.items()]
+        end = _evidence(line, role)
+        flat = [flatten(group, values) for group, values in content.items()]
+        node = str(end.get("scheduler_node") or end.get("node"))
         found.append(End(node, str(end.get("interface", "")), {name: one[name] for one in flat for name in one}))
     return found[0], found[1]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from tests.lab.campaigns_in_lab import Desk
+from tests.lab.heads_in_lab import typed_in_readme, typed_on_head
 from tests.lab.lab_fixture import PROGRAM, RunningLab, lab_command
 from tests.lab.lab_programs import MPI_BYTES, MPI_ENVIRONMENT, MPI_PROGRAM
 from tests.lab.test_lab import eth0_bytes
 from tests.local.desk import assert_clean
-from tests.local.local_desk import LocalDesk
 from tests.schedulers.scheduler_contract import PROMISES, Site, slurm_site
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
@@ -182,16 +183,15 @@ def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_pat
     ] * 2
 
 
-@pytest.mark.promise("A person with ssh to a login node of either Slurm has a verdict after two commands.")
-def test_a_new_cluster_of_the_newer_slurm_has_a_verdict(mixed: RunningLab, tmp_path: Path) -> None:
-    """What an ordinary user of the older one types on its head is in tests/sites/test_new_cluster.py."""
+@pytest.mark.promise("On a login node of either Slurm, an ordinary user in an empty folder has a verdict after two commands.")
+def test_an_ordinary_user_on_the_head_of_the_newer_slurm(mixed: RunningLab) -> None:
     mixed.at_rest("beta")
-    desk = LocalDesk.at(tmp_path)
-    desk.hpcq("cluster", "new", "--ssh", "beta-head", "--ssh-config", str(mixed.state / "ssh_config"))
-    said = desk.hpcq("run", "first-beta.yaml", timeout_s=600)
-    assert "gates: 4 pass" in said.stdout + said.stderr
-    assert "interface: eth0\n" in (tmp_path / "clusters" / "beta.yaml").read_text()
-    assert {row["outcome"] for row in desk.rows("SELECT outcome FROM v_results")} == {"measured"}
+    typed = typed_on_head(mixed, "beta", typed_in_readme("On your cluster", "beta"))
+    typed.assert_verdict()
+    assert set(typed.files) == {"clusters/beta.yaml", "first-beta.yaml"}, "what hpcq wrote, and nobody edited"
+    assert "scheduler: slurm  # slurm-wlm 24.11" in typed.files["clusters/beta.yaml"]
+    assert "against: link" in typed.files["first-beta.yaml"], "it says what is expected"
+    assert re.search(r"tcp_stream 128 KiB: \S+ Mbit/s, \d+ % of token bucket of beta-n0\d: (not )?ok", typed.said), typed.said
 
 
 def test_an_unknown_system_is_refused() -> None:

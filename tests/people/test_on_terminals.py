@@ -154,7 +154,7 @@ def test_a_line_as_a_test_ends(tmp_path: Path) -> None:
     tests = [("tcp_stream", {"message_bytes": 65536}), ("tcp_pingpong", {"message_bytes": 64})]
     pairs = [("n1", "n2"), ("n2", "n1"), ("n1", "n3")]
 
-    def told(run: str, text: str = "", *, factor: float = 1.0) -> list[str]:
+    def told(run: str, text: str = "", *, factor: float = 1.0, other_ticks: int = 0) -> list[str]:
         builder = RunBuilder(tmp_path / "runs", tests=tests, pairs=pairs, run=run)
         known = json.loads(builder.folder.run_json.read_text())
         known["database"] = str(tmp_path / "results.db")
@@ -170,7 +170,11 @@ def test_a_line_as_a_test_ends(tmp_path: Path) -> None:
         for path in builder.path.glob("alpha/jobs/j00003/1/t1-r*.json"):
             line = json.loads(path.read_text())
             line["metrics"]["throughput_bps"] *= factor
+            for end in line["evidence"].values():
+                end["counters"] = {"stat.cpu.user_ticks": other_ticks}
             path.write_text(json.dumps(line))
+        for path in [*builder.path.glob("alpha/jobs/*/1/t?-r?.json")]:
+            path.with_suffix(".evidence.json").write_text('{"client": {}, "server": {}}')  # stands beside it, and sorts first
         watch = Watch(builder.folder)
         watch.look()
         lines = _ended_lines(watch)
@@ -190,6 +194,9 @@ def test_a_line_as_a_test_ends(tmp_path: Path) -> None:
     third = told("nightly-20261123T020000Z-00f3", "expect: {throughput_bps: 180 Mbit/s}\n", factor=0.5)
     assert re.search(r"Mbit/s, 1\d\d % of the campaign's bound: ok$", third[0]), third
     assert re.search(r"n1 > n3: .* Mbit/s, \d\d % of the campaign's bound: not ok, must be >= 162 Mbit/s$", third[4]), third
+    fourth = told("nightly-20261124T020000Z-00f4", "expect: {throughput_bps: 180 Mbit/s}\n", factor=0.5, other_ticks=4000)
+    beside = r"n1 > n3: .* Mbit/s, 51 % of usual: undecided, other work was there$"
+    assert re.search(beside, fourth[4]), "as the verdict of the run will say"
 
 
 @pytest.mark.promise("The bar of a run that goes on fits the terminal and says how long the run still takes.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +12,7 @@ import pytest
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.new_cluster import read_interfaces
 from hpcq.scheduler.slurm.scheduler import read_survey
-from tests import REPOSITORY
+from tests.lab.heads_in_lab import typed_in_readme, typed_on_head
 from tests.lab.lab_fixture import RunningLab
 from tests.local.local_desk import LocalDesk
 from tests.people.test_on_terminals import on_a_terminal
@@ -152,61 +150,21 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
 # On the lab.
 
 
-_OPEN_TREE, _MOVE_MOUNT, _SETNS = 428, 429, 308
-_OPEN_TREE_CLONE, _AT_RECURSIVE, _FROM_EMPTY_PATH, _AT_FDCWD, _CLONE_NEWNS = 1, 0x8000, 4, -100, 0x20000
-
-
-def mount_inside(pid: int, folder: Path, place: str) -> None:
-    """Show a folder of this machine at a place of another mount namespace."""
-    child = os.fork()
-    if child == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        tree = libc.syscall(_OPEN_TREE, _AT_FDCWD, str(folder).encode(), _OPEN_TREE_CLONE | _AT_RECURSIVE)
-        there = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
-        failed = tree < 0 or libc.syscall(_SETNS, there, _CLONE_NEWNS) != 0
-        if not failed:
-            Path(place).mkdir(exist_ok=True)
-            failed = libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, place.encode(), _FROM_EMPTY_PATH) != 0
-        os._exit(ctypes.get_errno() if failed else 0)
-    _, status = os.waitpid(child, 0)
-    assert status == 0, os.strerror(os.waitstatus_to_exitcode(status))
-
-
-def typed_in_readme(heading: str) -> list[str]:
-    """The commands of the first block below a heading of README.md, for the cluster alpha."""
-    [part] = re.findall(rf"^## {heading}\n(.*?)^## ", (REPOSITORY / "README.md").read_text(), re.M | re.S)
-    [block, *_] = re.findall(r"(?:^    hpcq [^\n]*\n)+", part, re.M)
-    return [line.partition("  #")[0].strip().replace("mycluster", "alpha") for line in block.splitlines()]
-
-
 @pytest.mark.lab
 @pytest.mark.promise("On a Slurm login node, an ordinary user in an empty folder has a verdict after two commands.")
 @pytest.mark.promise("What README.md says of a new cluster works when typed on a login node, in its order.")
 def test_an_ordinary_user_on_the_head_of_a_cluster(lab: RunningLab) -> None:
+    """That of the newer Slurm stands in tests/lab/test_two_generations.py."""
     lab.at_rest("alpha")
-    [alpha] = [one for one in lab.status()["clusters"] if one["name"] == "alpha"]
-    [head] = [one for one in alpha["machines"] if one["name"] == "alpha-head"]
-    mount_inside(head["pid"], REPOSITORY, "/hpcq")
-    setting = "cd && mkdir site && cd site && export PATH=/hpcq/.venv/bin:$PATH PYTHONPATH=/hpcq HPCQ_LABS=no; hpcq() {"
-    setting += ' python -m hpcq "$@"; }'
-    first = typed_in_readme("On your cluster")
+    first = typed_in_readme("On your cluster", "alpha")
     assert first == ["hpcq cluster new", "hpcq run first-alpha.yaml"], "two commands"
-    later = typed_in_readme("Every day")
+    later = typed_in_readme("Every day", "alpha")
     assert later[0] == first[1]
     assert "--against good" in later[2], "measures for minutes: the tutorial's test types it"
-    try:
-        done = subprocess.run(
-            lab.exec_words("alpha", "bash", "-lc", f"{setting}\n" + " && ".join([*first, later[1]]), user="labuser"),
-            capture_output=True, text=True, timeout=600, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        text = lab.exec("alpha", "cat", "/home/labuser/site/clusters/alpha.yaml")
-    finally:
-        lab.exec("alpha", "rm", "-rf", "/home/labuser/site")
-    said = done.stdout + done.stderr
-    assert "gates: 4 pass" in said, said
-    assert "partition: main\n" in text
-    assert "interface: eth0\n" in text
-    assert done.returncode == 0, said
+    typed = typed_on_head(lab, "alpha", [*first, later[1]])
+    typed.assert_verdict()
+    assert "partition: main\n" in typed.files["clusters/alpha.yaml"]
+    assert "interface: eth0\n" in typed.files["clusters/alpha.yaml"]
 
 
 @pytest.mark.lab

@@ -206,6 +206,7 @@ def _ended_line(one: EndedTest) -> str:
         shown = f"{units.human_of(one.metric, one.value)}: measured"
     else:
         outcome = f"not ok, {one.share.bound}" if one.share.bound else "ok" if one.share.judged else "measured"
+        outcome = "undecided, other work was there" if one.share.disturbed else outcome
         percent = f"{100 * one.share.ratio:.0f} % of {one.share.source}"
         shown = f"{units.human_of(one.metric, one.value)}, {percent}: {outcome}"
     return visible(f"{one.cluster}: {one.client} > {one.server}: {one.kernel}{size}: {shown}")
