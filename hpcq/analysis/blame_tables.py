@@ -7,7 +7,7 @@ one slow job. So a table has one row per job, and a job without a valid result c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpcq.analysis import pair_values
 from hpcq.analysis.gates import FailedGate
@@ -18,7 +18,7 @@ from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
 from hpcq.store.ledger import leaves_of
 from hpcq.store.read.evidence_queries import flaws_in
-from hpcq.store.selection import run_id_of
+from hpcq.store.selection import Selection, run_id_of
 from hpcq.units import count_of, unit_of
 from hpcq.verdict.acceptance.culprits import find_culprits
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict
@@ -105,23 +105,25 @@ class RunTables:
     failed_gates: tuple[FailedGate, ...] = ()
 
 
-def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
-    """Every test of these runs. cluster: the one to use. groups: leaf switches, else as the scheduler reported them.
+def tables_of(database: Connection, names: Sequence[str], wanted: Selection, groups: Mapping[str, str] | None) -> RunTables:
+    """The tests of these runs that `wanted` selects. groups: leaf switches, else as the scheduler reported them.
 
-    Raises UserError if the runs measured several clusters and `cluster` names none.
+    Raises UserError if the runs measured several clusters and `wanted` names none.
     """
-    place = pair_values.cluster_of(database, names, cluster)
+    place = pair_values.cluster_of(database, names, wanted.cluster)
     leaves = groups if groups is not None else leaves_of(database, place)
     run_ids = [run_id_of(database, name) for name in names]
-    outcomes = outcomes_in(database, run_ids, cluster=place)
+    outcomes = outcomes_in(database, run_ids, replace(wanted, cluster=place))
     series = of_pairs(outcomes)
+    nodes = {node for one in outcomes for node in nodes_of(one.client, one.server)}
     labels = pair_values.names_of_tests(database, run_ids)
     by_test: dict[str, list[SeriesOutcome]] = {}
     for one in series:
         by_test.setdefault(labels[one.kernel, one.parameters], []).append(one)
     flaws: dict[str, str] = {}
     for flaw in flaws_in(database, run_ids, place):
-        flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
+        if flaw.node in nodes:
+            flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
     found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
     tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves)) for test, part in by_test.items()]
     return RunTables(
@@ -131,7 +133,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
         tuple(one for one in tables if len(one[2].value)),
         tuple(one for one in found if one is not None),
         flaws,
-        pair_values.sleep_in(database, run_ids, place),
+        {test: words for test, words in pair_values.sleep_in(database, run_ids, place).items() if test in by_test},
         tuple(_set_test(labels[one.kernel, one.parameters], one) for one in outcomes if names_several(one.server)),
         {test: unit_of(part[0].metric) for test, part in by_test.items()},
         {test: tuple((one.series_id, (one.client, one.server)) for one in part) for test, part in by_test.items()},

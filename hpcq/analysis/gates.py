@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpcq.definition.model import Gate
 from hpcq.errors import UserError
 from hpcq.gate_kinds.base import End, GateAgainst, MeasuredSeries, Reference
+from hpcq.store.selection import Selection
 from hpcq.units import count_of
 from hpcq.verdict import GateVerdict, Verdict, judge_gates
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
-    from hpcq.store.selection import Selection
 
 _Made = TypeVar("_Made")
 
@@ -41,7 +40,6 @@ def judge_selected(connection: Connection, selection: Selection) -> tuple[tuple[
     Gates belong to one run: a selection of several has none.
     """
     from hpcq.store.query import tests_of
-    from hpcq.store.selection import Selection
 
     if selection.run is None:
         return (), ""
@@ -185,16 +183,17 @@ def failed_gates(connection: Connection, begin_utc: str, until_utc: str | None) 
         " ORDER BY 2 DESC",
         (begin_utc, until_utc or "~"),
     ).fetchall()
-    return failed_by(connection, [str(name) for name, _ in rows])
+    return failed_by(connection, [str(name) for name, _ in rows], Selection())
 
 
-def failed_by(connection: Connection, runs: Sequence[str]) -> list[FailedGate]:
-    """What fails the gates of these runs."""
-    found = []
-    for name in runs:
-        with suppress(UserError):
-            found += [FailedGate(name, one) for one in judge_run(connection, name) if one.verdict is Verdict.FAILED]
-    return found
+def failed_by(connection: Connection, runs: Sequence[str], wanted: Selection) -> list[FailedGate]:
+    """What fails the gates of these runs, of the selected tests."""
+    return [
+        FailedGate(name, one)
+        for name in runs
+        for one in judge_selected(connection, replace(wanted, run=name))[0]
+        if one.verdict is Verdict.FAILED
+    ]
 
 
 #: What `nodes` says of a node whose every test in a run is beyond its gate.

@@ -120,7 +120,7 @@ def run_verdict(
     it has of the run. standing: what the judge said after the run, if it was asked already. brief: series that the judge
     speaks for are not searched one by one; the verdict is the same, with fewer words.
     """
-    outcomes = outcomes_in(database, [run_ids(database)[run]], cluster=cluster)
+    outcomes = outcomes_in(database, [run_ids(database)[run]], Selection(cluster=cluster))
     pairs = {(one.cluster, one.client, one.server) for one in outcomes}
     found = (standing,) if standing is not None else standings(database, {place for place, _, _ in pairs}, run)
     history = _History(database, runs[0], outcomes, found, brief=brief)

@@ -1,8 +1,8 @@
 """Outcomes of every test of every pair in some runs: planned, measured, invalid, failed, never run, and why.
 
-    outcomes_in(database, run_ids)     one SeriesOutcome per series that these runs planned
-    planned_in(database, window)       series that a run planned in a stretch, whatever became of them
-    lost_in(database, window)          by series, what failed in a stretch or in runs after the last measured result
+    outcomes_in(database, run_ids, wanted)   one SeriesOutcome per series that these runs planned
+    planned_in(database, window)             series that a run planned in a stretch, whatever became of them
+    lost_in(database, window)                by series, what failed in a stretch or in runs after the last measured result
 
 A verdict that reads only values passes a node whose every test fails. So each judging verb starts here and sees values
 beside what was planned and is missing. Values of a pruned run come from its roll-ups.
@@ -18,10 +18,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
-from hpcq.store.selection import AT_UTC, RESULTS, Window, counted_within
+from hpcq.store.selection import AT_UTC, RESULTS, Selection, Window, counted_within, of_results
 from hpcq.units import count_of
 
 #: Result reasons that only say that the measurement may still come.
@@ -151,20 +152,23 @@ class _Series:
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-def outcomes_in(
-    database: Connection, run_ids: Sequence[int], *, cluster: str | None = None, metric: str | None = None
-) -> list[SeriesOutcome]:
-    """Every series that these runs planned, with its jobs in time order. cluster: only this one.
+def outcomes_in(database: Connection, run_ids: Sequence[int], wanted: Selection) -> list[SeriesOutcome]:
+    """Every series that these runs planned, with its jobs in time order, as far as `wanted` selects it.
 
-    metric: use this one instead of each kernel's main metric; kernels without it then have no values. A kernel whose
-    metrics all lack a direction still shows what failed.
+    With a metric, kernels without it have no values. A kernel whose metrics all lack a direction still shows what failed.
     """
     found: dict[int, _Series] = {}
     marks = ", ".join(str(int(one)) for one in run_ids)
-    bound = {"cluster": cluster, "metric": metric}
+    metric = wanted.metric
+    bound: dict[str, Any] = {"cluster": wanted.cluster, "metric": metric}
+    fitting = ""
+    if wanted != Selection(cluster=wanted.cluster, metric=metric):  # the join alone knows the cluster, and is faster
+        condition, values = of_results(database, wanted)
+        fitting = f"AND x.result_id IN (SELECT result_id FROM v_results WHERE {condition})"
+        bound |= values
     cursor = database.cursor()
     cursor.row_factory = None  # tuples: a survey has a hundred thousand rows
-    for row in cursor.execute(_ROWS.format(runs=marks), bound):
+    for row in cursor.execute(_ROWS.format(runs=marks, fitting=fitting), bound):
         series_id, job_id, run, name, started_utc, outcome, reason, disturbed, value, place, client, server, kernel = row[:13]
         series = found.get(series_id)
         if series is None:
@@ -201,7 +205,7 @@ _ROWS = """
         AND CASE WHEN :metric IS NULL THEN n.metric_name_id = k.main_metric_name_id ELSE n.name = :metric END
     LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = n.metric_name_id AND x.outcome = 'measured'
     LEFT JOIN retraction t ON t.result_id = x.result_id
-    WHERE p.run_id IN ({runs}) AND t.result_id IS NULL AND (:cluster IS NULL OR p.cluster = :cluster)
+    WHERE p.run_id IN ({runs}) AND t.result_id IS NULL AND (:cluster IS NULL OR p.cluster = :cluster) {fitting}
     ORDER BY coalesce(x.started_utc, p.run_created_utc), x.result_id
 """
 

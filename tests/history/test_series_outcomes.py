@@ -10,6 +10,7 @@ from hpcq.analysis.series_outcomes import _ROLLED_UP, SeriesOutcome, outcomes_in
 from hpcq.errors import Exit
 from hpcq.store.database import reading, writing
 from hpcq.store.keep.check_and_prune import prune
+from hpcq.store.selection import Selection
 from hpcq.verdict.words import Tally, Verdict
 from tests.store.run_folders import RunBuilder, load
 
@@ -26,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 def of_database(path: Path, metric: str | None = None) -> dict[tuple[str, str, str], SeriesOutcome]:
     with reading(path) as database:
         runs = [int(row[0]) for row in database.execute("SELECT run_id FROM run")]
-        return {(one.client, one.server, one.kernel): one for one in outcomes_in(database, runs, metric=metric)}
+        return {(one.client, one.server, one.kernel): one for one in outcomes_in(database, runs, Selection(metric=metric))}
 
 
 def broken(builder: RunBuilder, job: str, step: tuple[int, int], reason: str) -> None:

@@ -157,6 +157,11 @@ READING: dict[str, tuple[list[str], set[str], Callable[[Any], int]]] = {
     "nodes": (["nodes"], set(), lambda found: sum(one["result_count"] for one in found)),
     "compare": (["compare", "2026-11-21", "2026-11-24"], {"since"}, lambda found: len(found["pairs"])),
     "regressions": (["regressions", "--since", "2026-11-24"], {"since"}, _with_values),
+    "blame": (
+        ["blame", "--cluster", "alpha", "--since", "2026"],
+        {"cluster", "network"},
+        lambda found: int(found["judged"]["job_count"]),
+    ),
     "report": (["report", "--since", "2026"], {"since"}, lambda found: sum(found["judged"].values())),
 }
 
@@ -262,6 +267,12 @@ def test_metric_is_read_instead_of_the_main_one(two_runs: Path, capsys: pytest.C
         ["nodes", "--metric", "throughput"],
         ["plot", "curve", "--client", "n9", "-o", "curve.svg"],
         ["report", "--kernel", "tcp_streams"],
+        ["blame", "--cluster", "alpha", "--network", "ib0"],
+        ["blame", "--cluster", "alpha", "--metric", "throughput"],
+        ["blame", "--since", "2020"],
+        ["blame", "--run", "latest", "--since", "2026"],
+        ["blame", "--better", "lower"],
+        ["blame", "--pairs", "pairs.csv", "--kernel", "tcp_stream"],
     ],
 )
 def test_what_nothing_fits_is_refused(words: list[str], two_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

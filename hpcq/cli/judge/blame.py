@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import database_option, json_option
+from hpcq.cli.options import (
+    FILTERS,
+    chosen_results,
+    database_option,
+    filter_options,
+    json_option,
+    refuse_beside,
+    since_option,
+    stretch,
+)
 from hpcq.cli.output import check_target, print_json, print_words, says_that_it_works
 from hpcq.errors import UserError
 from hpcq.kernels import Better
@@ -19,6 +28,8 @@ if TYPE_CHECKING:
     from hpcq.analysis.blame_tables import RunTables
     from hpcq.analysis.standing import Standing
     from hpcq.localisation import Blame, Culprit
+    from hpcq.store.database import Connection
+    from hpcq.store.selection import Selection
     from hpcq.verdict.words import Verdict
 
 
@@ -227,7 +238,7 @@ def _blame_json(found: Blame) -> dict[str, Any]:
 @click.command()
 @click.option("--pairs", "pairs_file", metavar="FILE", help="CSV: round,node_a,node_b,value; - is standard input.")
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="A run; repeatable. Default: the latest.")
-@click.option("--cluster", metavar="NAME", help="The cluster to judge, if the run has several.")
+@since_option(help_text="All runs in this stretch of time, judged together")
 @click.option("--groups", "groups_file", metavar="FILE", help="CSV: node,group (leaf switch, rack).")
 @click.option(
     "--better",
@@ -247,18 +258,20 @@ def _blame_json(found: Blame) -> dict[str, Any]:
 @click.option(
     "--like", metavar="CAMPAIGN", help="The campaign whose tests and cluster --campaign takes. Default: those of the run."
 )
+@filter_options
 @database_option
 @json_option
 @says_that_it_works
 def blame(  # noqa: PLR0917 - Click passes by name
     pairs_file: str | None,
     runs: Sequence[str],
-    cluster: str | None,
+    since: str | None,
     groups_file: str | None,
     better: str,
     minimum_effect_ratio: float,
     campaign: str | None,
     like: str | None,
+    wanted: Selection,
     database: Path,
     as_json: bool,
 ) -> int:
@@ -272,7 +285,8 @@ def blame(  # noqa: PLR0917 - Click passes by name
     A test that fails counts as slow. Findings of the evidence that explain a slow result come first.
 
     When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. In a file,
-    results of the same round ran at the same time.
+    results of the same round ran at the same time. The options that select results hold for runs: of what the nights say, it
+    then prints what touches the selected pairs.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
@@ -287,15 +301,15 @@ def blame(  # noqa: PLR0917 - Click passes by name
     from hpcq.localisation import blame as find_blame
     from hpcq.verdict.words import Tally
 
-    _check_words(pairs_file, runs, campaign, like)
+    _check_words(pairs_file, runs, since, campaign, like)
     groups = read_groups(groups_file) if groups_file else None
     read: RunTables | None = None
     standing: Standing | None = None
     if pairs_file is not None:
         tables = [("", better == Better.HIGHER, PairTable.from_rows(read_pairs(pairs_file), groups))]
-        place, source = cluster, None
+        place, source = wanted.cluster, None
     else:
-        read, source, standing = _read_runs(database, runs or ["latest"], cluster, groups)
+        read, source, standing = _read_runs(database, runs, since, wanted, groups)
         tables, place = list(read.tables), read.cluster
     found = {
         test: find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
@@ -313,10 +327,21 @@ def blame(  # noqa: PLR0917 - Click passes by name
     return Tally.of(verdicts_of(found, read, standing)).exit_code
 
 
-def _check_words(pairs_file: str | None, runs: Sequence[str], campaign: str | None, like: str | None) -> None:
+#: What a judgement of a file, and one of runs, use of the options.
+_WRITES = {"groups_file", "minimum_effect_ratio", "campaign", "like"}
+_OF_FILE = _WRITES | {"pairs_file", "better", "cluster"}
+_OF_RUNS = _WRITES | {"runs", "since"} | FILTERS
+
+
+def _check_words(
+    pairs_file: str | None, runs: Sequence[str], since: str | None, campaign: str | None, like: str | None
+) -> None:
     """Refuse options that contradict each other, and a campaign file that could not be written."""
     if pairs_file is not None and runs:
         raise UserError("blame: give either --pairs FILE or --run RUN", "without both it is the latest run")
+    refuse_beside("a judgement of runs" if pairs_file is None else "--pairs", _OF_RUNS if pairs_file is None else _OF_FILE)
+    if runs and since is not None:
+        raise UserError(f"--since {since}: --run names the runs to judge", "leave out one of the two")
     if campaign is not None and pairs_file is not None and like is None:
         raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
     if campaign is not None and Path(campaign).exists():
@@ -325,24 +350,44 @@ def _check_words(pairs_file: str | None, runs: Sequence[str], campaign: str | No
 
 
 def _read_runs(
-    database: Path, runs: Sequence[str], cluster: str | None, groups: dict[str, str] | None
+    database: Path, runs: Sequence[str], since: str | None, wanted: Selection, groups: dict[str, str] | None
 ) -> tuple[RunTables, str, Standing | None]:
     """The tables of these runs, the text of the last one's campaign, and where the cluster stood after it."""
     from dataclasses import replace
 
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.analysis.gates import failed_by
-    from hpcq.analysis.standing import standings
+    from hpcq.analysis.standing import standings, touching
     from hpcq.store.database import reading
     from hpcq.store.ledger import campaign_text
-    from hpcq.store.selection import find_run
+    from hpcq.store.selection import Selection, Window, run_id_of
 
     with reading(database) as connection:
-        names = [find_run(connection, name) for name in runs]
-        read = tables_of(connection, names, cluster, groups)
-        standing = next(iter(standings(connection, [read.cluster], names[-1])), None)
-        failed = [one for one in failed_by(connection, names) if one.verdict.series.cluster == read.cluster]
+        names = _names(connection, runs, since)
+        of_runs = Window(since or ", ".join(names), run_ids=tuple(run_id_of(connection, name) for name in names))
+        if selects := wanted != Selection(cluster=wanted.cluster):
+            wanted = chosen_results(connection, wanted, Selection(window=of_runs))
+        read = tables_of(connection, names, wanted, groups)
+        standing = next(iter(standings(connection, [read.cluster], names[-1], wanted.metric)), None)
+        if selects and standing is not None:
+            ends = {(read.cluster, *pair) for pairs in read.pairs.values() for _, pair in pairs}
+            standing = replace(standing, causes=tuple(touching([standing], ends)))
+        failed = [one for one in failed_by(connection, names, wanted) if one.verdict.series.cluster == read.cluster]
         return replace(read, failed_gates=tuple(failed)), campaign_text(connection, names[-1]) or "", standing
+
+
+def _names(connection: Connection, runs: Sequence[str], since: str | None) -> list[str]:
+    """The runs to judge together, the newest last."""
+    from hpcq.store.query import runs as every_run
+    from hpcq.store.selection import find_run, run_ids, runs_in
+
+    if since is None:
+        return [find_run(connection, name) for name in runs or ["latest"]]
+    numbers, within = run_ids(connection), set(runs_in(connection, stretch(connection, since)))
+    names = [name for name in dict.fromkeys(one.run for one in every_run(connection)) if numbers[name] in within]
+    if not names:
+        raise UserError(f"--since {since}: no run in this stretch of time", "hpcq runs lists them")
+    return names[::-1]
 
 
 def _enough(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, tuple[str, str]]]) -> Blame:

@@ -39,7 +39,7 @@ from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, selection
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.selection import baseline_runs, find_run, run_id_of
+from hpcq.store.selection import Selection, baseline_runs, find_run, run_id_of
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, SetJob, judge_collective, records_of
 from hpcq.verdict.acceptance.judge import Acceptance
@@ -86,8 +86,8 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
     with reading(database) as connection:
         run_ids = [run_id_of(connection, run) for run in runs]
         earlier = [one for one in reference if one not in run_ids]
-        now = outcomes_in(connection, run_ids, cluster=cluster)
-        before = {one.series_id: one for one in outcomes_in(connection, earlier, cluster=cluster)} if earlier else {}
+        now = outcomes_in(connection, run_ids, Selection(cluster=cluster))
+        before = {one.series_id: one for one in outcomes_in(connection, earlier, Selection(cluster=cluster))} if earlier else {}
         names = pair_values.names_of_tests(connection, [*run_ids, *earlier])
     slow = _bad_pairs(verdicts)
     judged = set(found.counts) | slow
