@@ -6,7 +6,6 @@ An MTU black hole, a wrong MTU, everything slower, slow one way only, slow in on
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import threading
 import time
@@ -18,7 +17,7 @@ import pytest
 
 from hpcq import units
 from tests.lab.campaigns_in_lab import Desk
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 
 #: Quiet: beside other work nobody is PASS, and rightly.
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.timeout(1500)]
@@ -51,22 +50,14 @@ MENDED = "nft delete table inet hole; ip link set eth0 mtu 1500 gso_max_segs 655
 
 @pytest.fixture(scope="module")
 def lab6() -> Iterator[RunningLab]:
-    name = f"faults-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, *SHAPE, timeout_s=180)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+    with own_lab("faults", *SHAPE) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
 def lab7() -> Iterator[RunningLab]:
-    name = f"seven-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, "--nodes", "7", "--node-rate", "50mbit", timeout_s=180)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+    with own_lab("seven", "--nodes", "7", "--node-rate", "50mbit") as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")

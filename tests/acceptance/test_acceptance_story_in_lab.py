@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.lab.campaigns_in_lab import Desk
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -37,12 +37,8 @@ NODES = tuple(f"alpha-n0{number}" for number in range(1, 9))
 
 @pytest.fixture(scope="module")
 def lab8() -> Iterator[RunningLab]:
-    name = f"accept-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, *SHAPE, timeout_s=180)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+    with own_lab("accept", *SHAPE) as lab:
+        yield lab
 
 
 def desk_in(folder: Path, lab: RunningLab) -> Desk:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.lab.campaigns_in_lab import Desk
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -26,12 +25,8 @@ tests: [{kernel: iperf3_tcp, parameters: {duration_s: 1s}}]"""
 
 @pytest.fixture(scope="module")
 def lab6() -> Iterator[RunningLab]:
-    name = f"peers-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, *SHAPE, timeout_s=180)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+    with own_lab("peers", *SHAPE) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")

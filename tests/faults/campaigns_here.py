@@ -31,7 +31,7 @@ from typing import Any
 from hpcq.cli.main import complain
 from hpcq.errors import HpcqError
 from tests import REPOSITORY
-from tests.faults.fault_invariants import ROWS
+from tests.faults.fault_invariants import ROWS, to_the_end
 from tests.faults.test_full_disk import Desk, fill
 from tests.local.desk import kill_session
 from tests.local.local_desk import CLUSTER, INSTANT, LocalDesk
@@ -429,7 +429,7 @@ def _inside(folder: Path, seed: int) -> Story:
         story = Story(seed, site, by_hand, faults, scene.said, scene.broken)
         try:
             _break_things(scene, faults)
-            story.exit_code = _to_the_end(scene)
+            story.exit_code = to_the_end(scene, _resumed, within_s=END_WITHIN_S)
             for mend in scene.mends:
                 mend()
             if story.exit_code not in DONE:
@@ -489,17 +489,6 @@ def _resumed(scene: Scene) -> bool:
     scene.said.append(f"  hpcq ended with {code}; {'resumed' if there else 'run again'}")
     scene.start("resume" if there else "run")
     return True
-
-
-def _to_the_end(scene: Scene) -> int | None:
-    deadline = time.monotonic() + END_WITHIN_S
-    while time.monotonic() < deadline:
-        if scene.ended and not _resumed(scene):
-            assert scene.child is not None
-            return scene.child.returncode
-        time.sleep(0.02)
-    scene.said.append(f"no end after {END_WITHIN_S:g} s")
-    return None
 
 
 def _tail(scene: Scene) -> str:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.fault_invariants import Step, broken_promises, final_rows
+from tests.faults.fault_invariants import Step, broken_promises, final_rows, to_the_end
 from tests.faults.fault_kinds import CLUSTERS, FAULTS, MOMENTS, Scene
 from tests.lab.campaigns_in_lab import Desk, wait_idle
 from tests.lab.lab_fixture import RunningLab
@@ -108,7 +108,7 @@ def play(lab: RunningLab, folder: Path, schedule: Schedule) -> Story:
         scene.start("run", "campaign.yaml")
         try:
             _break_things(scene, schedule)
-            code = _to_the_end(scene)
+            code = to_the_end(scene, _resumed, within_s=400)
         finally:
             if scene.child is not None:
                 kill_session(scene.child)
@@ -149,18 +149,6 @@ def _resumed(scene: Scene) -> bool:
     scene.resume_count += 1
     scene.start("resume")
     return True
-
-
-def _to_the_end(scene: Scene, within_s: float = 400) -> int | None:
-    """Wait for hpcq, resumed where that is needed; its last exit code, None where it did not end."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if scene.ended and not _resumed(scene):
-            assert scene.child is not None
-            return scene.child.returncode
-        time.sleep(0.1)
-    scene.said.append(f"no end after {within_s:g} s")
-    return None
 
 
 def _healthy(lab: RunningLab) -> None:

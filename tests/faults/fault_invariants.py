@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from tests.faults.fault_kinds import CLUSTERS, LINK, Scene
 from tests.lab.lab_fixture import ACCOUNTED_WITHIN_S
@@ -25,6 +26,31 @@ SPOOLED = '{"format":1,"job":"'
 ROWS = """SELECT c.name AS part, j.name AS job, x.test_no, x.repetition_no, x.outcome, x.reason, x.final
 FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster r ON r.run_cluster_id = j.run_cluster_id
 JOIN cluster c ON c.cluster_id = r.cluster_id"""
+
+
+class Child(Protocol):
+    """A campaign that runs: hpcq itself, whether it has ended, and what was done to it."""
+
+    child: subprocess.Popen[bytes] | None
+    said: list[str]
+
+    @property
+    def ended(self) -> bool: ...
+
+
+_Child = TypeVar("_Child", bound=Child)
+
+
+def to_the_end(scene: _Child, resumed: Callable[[_Child], bool], *, within_s: float) -> int | None:
+    """Wait for hpcq, resumed where that is needed; its last exit code, None where it did not end."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if scene.ended and not resumed(scene):
+            assert scene.child is not None
+            return scene.child.returncode
+        time.sleep(0.02)
+    scene.said.append(f"no end after {within_s:g} s")
+    return None
 
 
 def broken_promises(scene: Scene) -> list[str]:

@@ -27,7 +27,7 @@ from tests.faults.lab_troubles import (
     scheduler_job_ids,
 )
 from tests.lab.driven_in_lab import Driven, names, states
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -39,12 +39,8 @@ def own() -> Iterator[RunningLab]:
     if given:
         yield RunningLab(given)
         return
-    name = f"storm-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, timeout_s=300)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+    with own_lab("storm") as lab:
+        yield lab
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,17 @@ class RunningLab:
         return done.stdout
 
 
+@contextmanager
+def own_lab(name: str, *shape: str) -> Iterator[RunningLab]:
+    """A lab of this process, up while the block runs. shape: options of `lab up`."""
+    made = RunningLab(f"{name}-{os.getpid()}")
+    try:
+        lab_command("up", "--name", made.name, *shape, timeout_s=300)
+        yield made
+    finally:
+        lab_command("down", "--name", made.name)
+
+
 @pytest.fixture(scope="session")
 def lab() -> Iterator[RunningLab]:
     """Two clusters of four nodes, up for the whole session. A lab that does not come up fails the tests: no skip."""
@@ -137,9 +149,5 @@ def lab() -> Iterator[RunningLab]:
     if given:
         yield RunningLab(given)
         return
-    name = f"test-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, timeout_s=300)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+    with own_lab("test") as made:
+        yield made

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 
 #: Quiet: beside other work the verdict is INCONCLUSIVE, and rightly.
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.timeout(1800)]
@@ -23,21 +23,17 @@ BLOCKS = re.findall(r"^<!-- lab (\d(?: or \d)*) -->\n```sh\n(.*?)^```$", PAGE, r
 
 
 @pytest.fixture(scope="module")
-def own_lab() -> Iterator[RunningLab]:
-    name = f"tutorial-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, timeout_s=180)
-        yield RunningLab(name)
-    finally:
-        lab_command("down", "--name", name)
+def tutorial_lab() -> Iterator[RunningLab]:
+    with own_lab("tutorial") as lab:
+        yield lab
 
 
-def test_the_tutorial_comes_to_its_verdicts(own_lab: RunningLab, tmp_path: Path) -> None:
+def test_the_tutorial_comes_to_its_verdicts(tutorial_lab: RunningLab, tmp_path: Path) -> None:
     assert (len(FILES), len(BLOCKS)) == (2, PAGE.count("```sh"))
     for name, text in FILES:
         (tmp_path / name).write_text(text)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    clusters = f"/run/hpcq-lab/{own_lab.name}/clusters"
+    clusters = f"/run/hpcq-lab/{tutorial_lab.name}/clusters"
     environment = {**os.environ, "PATH": path, "HPCQ_CLUSTERS": clusters, "HOME": str(tmp_path)}
     said = ""
     for codes, block in BLOCKS:
@@ -45,7 +41,7 @@ def test_the_tutorial_comes_to_its_verdicts(own_lab: RunningLab, tmp_path: Path)
         lines = block.splitlines()
         for line in lines:
             typed = re.sub(r"^sudo env \S+ ", "", line)
-            typed = re.sub(r"(hpcq lab \w+)", rf"\1 --name {own_lab.name}", typed)
+            typed = re.sub(r"(hpcq lab \w+)", rf"\1 --name {tutorial_lab.name}", typed)
             done = subprocess.run(
                 ["bash", "-c", typed], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
             )

@@ -6,7 +6,6 @@ Brings up a lab of its own with slow links: the network and not the cores is to 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.lab.campaigns_in_lab import Desk
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 from tests.pbs_live.conftest import FOUR
 from tests.pbs_live.live import Live, let_root_in
 
@@ -31,14 +30,9 @@ REPAIRED = "ip link set eth0 mtu 1500 && tc qdisc replace dev eth0 root tbf rate
 
 @pytest.fixture(scope="module")
 def lab8() -> Iterator[RunningLab]:
-    name = f"pbs8-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, *SHAPE, timeout_s=300)
-        lab = RunningLab(name)
+    with own_lab("pbs8", *SHAPE) as lab:
         let_root_in(lab, "beta")
         yield lab
-    finally:
-        lab_command("down", "--name", name)
 
 
 @pytest.fixture(params=FOUR, ids=lambda one: f"{one[0]}-{'history' if one[1] else 'no-history'}")

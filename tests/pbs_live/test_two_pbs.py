@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.lab.lab_fixture import RunningLab, lab_command
+from tests.lab.lab_fixture import RunningLab, own_lab
 from tests.pbs_live.live import Live, let_root_in
 from tests.pbs_live.test_campaigns import LINKED, outcomes
 
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[RunningLab]:
-    name = f"pbs2-{os.getpid()}"
-    try:
-        lab_command("up", "--name", name, "--alpha", "pbs", "--beta", "pbs", timeout_s=300)
-        lab = RunningLab(name)
+    with own_lab("pbs2", "--alpha", "pbs", "--beta", "pbs") as lab:
         for cluster in ("alpha", "beta"):
             let_root_in(lab, cluster)
         yield lab
-    finally:
-        lab_command("down", "--name", name)
 
 
 @pytest.mark.parametrize(("user", "history"), [("labuser", False), ("labuser", True), ("root", False), ("root", True)])

@@ -513,10 +513,24 @@ _QUEUES_FOR_S = 600.0
 _ANSWER_WITHIN_S = 5
 
 
-class Pbs(Scheduler):
-    """qsub, qstat, qselect, qdel, pbsnodes, pbs_rsub."""
+class SubmitsByQsub(Scheduler):
+    """What PBS and Torque have in common: what their qsub answers."""
 
     id_pattern = ID_PATTERN
+
+    def read_submission(self, tag: str, done: Completed) -> Submitted:
+        return read_submission(tag, done, self.read_scheduler_job_id(done.text))
+
+    def read_scheduler_job_id(self, answer: str) -> str:
+        scheduler_job_id = answer.strip()
+        return scheduler_job_id if ID_PATTERN.fullmatch(scheduler_job_id) else ""
+
+    def limit_words(self) -> Sequence[str]:
+        return LIMIT_WORDS
+
+
+class Pbs(SubmitsByQsub):
+    """qsub, qstat, qselect, qdel, pbsnodes, pbs_rsub."""
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
@@ -612,16 +626,6 @@ class Pbs(Scheduler):
             for node, count in zip(submission.nodes, cpus, strict=True)
         ]
         return f" -l select={quote('+'.join(chunks))}"
-
-    def read_submission(self, tag: str, done: Completed) -> Submitted:
-        return read_submission(tag, done, self.read_scheduler_job_id(done.text))
-
-    def read_scheduler_job_id(self, answer: str) -> str:
-        scheduler_job_id = answer.strip()
-        return scheduler_job_id if ID_PATTERN.fullmatch(scheduler_job_id) else ""
-
-    def limit_words(self) -> Sequence[str]:
-        return LIMIT_WORDS
 
     def estimate_command(self, submission: Submission) -> str | None:
         """Return None: PBS estimates starts only for jobs that it has. hpcq can only ask for free nodes."""

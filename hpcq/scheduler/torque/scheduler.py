@@ -14,16 +14,13 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.pbs.nodes import Listed, condition
 from hpcq.scheduler.pbs.scheduler import (
-    ID_PATTERN,
-    LIMIT_WORDS,
     TAG_VARIABLE,
     Outcome,
+    SubmitsByQsub,
     outcome,
     read_job,
-    read_submission,
     short_name,
     tag_of,
 )
@@ -36,7 +33,6 @@ from hpcq.scheduler.types import (
     OtherJob,
     SchedulerSettings,
     Submission,
-    Submitted,
 )
 from hpcq.transport import Completed, Transport, quote
 
@@ -108,10 +104,8 @@ def read_node(record: Listed) -> NodeState:
     )
 
 
-class Torque(Scheduler):
+class Torque(SubmitsByQsub):
     """qsub, qstat, qselect, qdel, pbsnodes."""
-
-    id_pattern = ID_PATTERN
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
@@ -143,16 +137,6 @@ class Torque(Scheduler):
         nodes = "+".join(f"{node}:ppn={count}" for node, count in zip(submission.nodes, counts, strict=True))
         variables = quote(f"{TAG_VARIABLE}={submission.tag}")
         return f"qsub -l nodes={quote(nodes)} -N {short_name(submission.tag)} -v {variables} {quote(submission.script)}"
-
-    def read_submission(self, tag: str, done: Completed) -> Submitted:
-        return read_submission(tag, done, self.read_scheduler_job_id(done.text))
-
-    def read_scheduler_job_id(self, answer: str) -> str:
-        scheduler_job_id = answer.strip()
-        return scheduler_job_id if ID_PATTERN.fullmatch(scheduler_job_id) else ""
-
-    def limit_words(self) -> Sequence[str]:
-        return LIMIT_WORDS
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
