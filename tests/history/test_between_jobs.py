@@ -15,6 +15,7 @@ from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs
 from hpcq.statistics.between_jobs import ASSUMED_RATIO, LEAST_RATIO, t_quantile
 from hpcq.statistics.comparison import runs_needed
 from hpcq.store.database import reading
+from hpcq.store.selection import Selection
 from hpcq.verdict.levels import Sides, judge_boundary, judge_search
 from tests.history.histories import History
 from tests.history.test_localisation import judge, names, rounds_of, rows_of
@@ -172,7 +173,7 @@ def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path
     nights = History(tmp_path, pairs=pairs)
     run = nights.night(0, repetitions=4, noise=WITHIN, levels=luck, bare=True)
     with reading(nights.database) as database:
-        ((_, higher, table),) = tables_of(database, [run], None, {}).tables
+        ((_, higher, table),) = tables_of(database, [run], Selection(), {}).tables
     assert len(table.value) == 64
     found = blame(table, higher_is_better=higher)
     assert (found.nodes, found.links, found.together) == ((), (), ())

@@ -28,7 +28,7 @@ from hpcq.store import ledger, selection
 from hpcq.store.database import Connection, reading
 from hpcq.store.read.evidence_queries import Flaw, flaws_in
 from hpcq.store.read.judged_values import hardware_of
-from hpcq.store.selection import run_id_of
+from hpcq.store.selection import Selection, run_id_of
 from hpcq.units import parse_utc
 from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of, not_covered
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair
@@ -77,8 +77,8 @@ def measured(
     if not run_ids:
         return Measured()
     earlier = [one for one in reference if one not in run_ids]
-    now = of_pairs(outcomes_in(database, run_ids, cluster=cluster))
-    before = of_pairs(outcomes_in(database, earlier, cluster=cluster)) if earlier else []
+    now = of_pairs(outcomes_in(database, run_ids, Selection(cluster=cluster)))
+    before = of_pairs(outcomes_in(database, earlier, Selection(cluster=cluster))) if earlier else []
     names = pair_values.names_of_tests(database, [*run_ids, *earlier])
     losses = pair_values.losses_in(database, [*run_ids, *earlier], cluster)
     hardware = hardware_of(database, [*run_ids, *earlier], cluster)
@@ -297,7 +297,7 @@ class Judging:
         if self.baseline is None:
             return
         with reading(self.database) as database:
-            if not any(one.values for one in outcomes_in(database, self.reference, cluster=self.cluster)):
+            if not any(one.values for one in outcomes_in(database, self.reference, Selection(cluster=self.cluster))):
                 raise UserError(
                     f"--against: baseline {self.baseline!r} has no value on {self.cluster}: nothing can be compared with it",
                     f"hpcq baseline set {self.baseline} RUN, with a run that measured {self.cluster}",
@@ -388,13 +388,15 @@ class Judging:
         """
         expected = {
             one.series_id: median(oriented(value, Better(one.better)) for value in one.values)
-            for one in outcomes_in(database, self.reference, cluster=self.cluster)
+            for one in outcomes_in(database, self.reference, Selection(cluster=self.cluster))
             if one.values and one.better != Better.NONE.value
         }
         levels: list[tuple[str, str, float]] = []
         for run in selection.newest_runs(database, self.cluster, SINCE_RUNS):
             series = [
-                one for one in outcomes_in(database, [run], cluster=self.cluster) if one.values and one.series_id in expected
+                one
+                for one in outcomes_in(database, [run], Selection(cluster=self.cluster))
+                if one.values and one.series_id in expected
             ]
             if series:
                 changes = [oriented(one.values[0], Better(one.better)) - expected[one.series_id] for one in series]
