@@ -164,6 +164,8 @@ class Described:
     path: str
     #: Files that lie in the folder where it starts: names, and templates of their texts.
     files: tuple[tuple[str, str], ...] = ()
+    #: Files that it writes into this folder, as a pattern: read after its standard output. Empty: none.
+    output_file: str = ""
 
 
 # ----------------------------------------------------------------------------------------------------------------------

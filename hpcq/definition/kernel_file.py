@@ -127,6 +127,12 @@ def _file_name(value: str, info: ValidationInfo) -> str:
     return value
 
 
+def _file_pattern(value: str, info: ValidationInfo) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_*][A-Za-z0-9_.*-]{0,63}", value) and not is_stored(info):
+        raise refuse(f"{shown(value)}: must be the name of a file, * for a part of it, 64 characters at most")
+    return value
+
+
 def _as_text(value: object) -> object:
     return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
@@ -144,6 +150,7 @@ def _each_once(columns: list[str], info: ValidationInfo) -> list[str]:
 
 SmallName = Annotated[str, AfterValidator(_small_name)]
 FileName = Annotated[str, AfterValidator(_file_name)]
+FilePattern = Annotated[str, AfterValidator(_file_pattern)]
 Column = Annotated[str, AfterValidator(_column)]
 Pattern = Annotated[Line, AfterValidator(_pattern)]
 Some = Annotated[Line, AfterValidator(_some)]
@@ -291,6 +298,10 @@ class KernelFile(Section):
     failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
     output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
     of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
+    output_file: FilePattern | None = Field(
+        default=None,
+        description="A file that it writes into the folder it starts in, * for the rest of a name: read after its output.",
+    )
     sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
     table: TableSection | None = Field(default=None, description="The table that columns refer to.")
     sends_at_least_bytes: SendsSection | None = Field(
@@ -441,7 +452,7 @@ def _check_strictly(file: KernelFile, document: Document) -> None:
         if name not in unread:
             said = f"{name}: must be a column that no metric reads: one of {', '.join(unread) or 'none'}"
             document.complain(("table", "must_be"), said)
-    if file.files and "/" in file.program and not file.program.startswith("/"):
+    if (file.files or file.output_file) and "/" in file.program and not file.program.startswith("/"):
         said = f"{shown(file.program)} with files: must be a whole path, since it starts in a folder of its own"
         document.complain(("program",), said)
     for name, metric in file.metrics.items():
@@ -593,6 +604,7 @@ def _described(file: KernelFile, path: str) -> Described:
         sends_at_least=(sends.client, sends.server) if sends is not None else (),
         path=path,
         files=tuple(file.files.items()),
+        output_file=file.output_file or "",
     )
 
 

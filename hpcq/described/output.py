@@ -524,6 +524,7 @@ def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> 
         lines += [f"failure_words {words}" for words in described.failure_words]
         lines += [f"{name} {word}" for name, words in commands(described, parameters).items() for word in words]
         values = {**parameters, "program": described.program}
+        lines += [f"output_file {described.output_file}"] if described.output_file else []
         for name, text in described.files:
             lines.append(f"file {name}")
             lines += [f"line {_one(described, line, values)}" for line in text.splitlines()]

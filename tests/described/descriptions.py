@@ -68,6 +68,7 @@ files:
     a file of {{ program }}
 
     rate = {{ rate_count }}.5 Mbit/s
+output_file: result-*.txt
 limit_s: 60
 metrics:
   rate_bps: {better: higher, regex: 'rate = (\\S+) Mbit/s', times: 1.0e6, help: the rate}

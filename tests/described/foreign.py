@@ -2,7 +2,7 @@
 
 foreign.py server PORT        listens, says so, answers until it is ended
 foreign.py client HOST PORT MODE WORD
-foreign.py folder HOST PORT SECOND_PORT FILE WORD...    of a server with two ports; prints a file of the folder it starts in
+foreign.py folder HOST PORT SECOND_PORT FILE WORD...    of a server with two ports; copies a file of the folder it starts in
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def main() -> int:
         host, port, second_port, file, *more = words
         for one in (port, second_port):
             socket.create_connection((host, int(one))).close()
-        print(f"{Path.cwd()} has {[one.name for one in Path().iterdir()]}\n{Path(file).read_text()}\nwords {more}")
+        print(f"{Path.cwd()} has {[one.name for one in Path().iterdir()]}\nwords {more}", flush=True)
+        Path("result-1.txt").write_text(f"\n{Path(file).read_text()}\n")
         Path("left-behind").mkdir()
         Path("left-behind/file").touch()
         return 0

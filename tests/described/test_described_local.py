@@ -100,6 +100,7 @@ def test_what_hangs_ends_with_all_that_it_started(done: LocalDesk) -> None:
 
 @pytest.mark.promise("A campaign adds options of a described program, which stand where its description says, else last.")
 @pytest.mark.promise("A described program starts in a new folder with the input files of its description, which goes with it.")
+@pytest.mark.promise("A file that a described program writes, as its description says, is read after its output.")
 @pytest.mark.promise("The server of a described program can be another program, and have two ports.")
 def test_a_server_of_its_own_two_ports_files_and_added_options(done: LocalDesk) -> None:
     [row] = done.rows("SELECT * FROM v_results WHERE kernel = 'foreign_folder'")

@@ -77,6 +77,7 @@ REFUSED = [
         "columns: the column rate stands twice: must stand there once",
     ),
     (TABLE, LIMIT, f"{LIMIT}\nfiles: {{../a: b}}", "../a: '../a': must be the name of a file"),
+    (FOLDER, "result-*.txt", "/etc/passwd", "output_file: '/etc/passwd': must be the name of a file"),
     (FOLDER, "program: /usr/bin/env", "program: bin/env", "program: 'bin/env' with files: must be a whole path"),
     (TABLE, "'^# Size',", "'^# Size', must_be: {rate: Pass},", "must_be: rate: must be a column that no metric"),
     (TABLE, "first: 1,", "first: 1.5,", "sizes: first: 1.5: must be a whole number from 0 to 2^60"),

@@ -134,8 +134,10 @@ static enum step program_client_step(struct run *run)
         return STEP_FAILED;
     bool ended = child_turn(&state->child, TURN_MS);
     run->now_ns = clock_now_ns();
-    if (ended)
+    if (ended) {
+        foreign_collect(&state->foreign, &state->child);
         return STEP_OPERATION;
+    }
     if (run->now_ns - state->child.start_ns < clock_ns_from_s(state->foreign.limit_s))
         return STEP_BUSY;
     state->child.timed_out = true;

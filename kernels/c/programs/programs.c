@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,10 @@ static bool record_read(const char *key, const char *value, struct foreign *fore
         words_add(&foreign->file_names, value);
         words_add(&foreign->file_texts, "");
         return *value && !strchr(value, '/') && *value != '.';
+    }
+    if (!strcmp(key, "output_file")) {
+        free(foreign->output_file);
+        return (foreign->output_file = strdup(value)) && *value && !strchr(value, '/');
     }
     if (!strcmp(key, "line"))
         return file_line_read(value, &foreign->file_texts);
@@ -155,7 +160,7 @@ bool foreign_folder(struct foreign *foreign, struct failure *failure)
 {
     const char *temporary = getenv("TMPDIR");
     struct text path = {0};
-    if (!foreign->file_names.count || foreign->folder)
+    if ((!foreign->file_names.count && !foreign->output_file) || foreign->folder)
         return true;
     text_print(&path, "%s/hpcq-program-XXXXXX", temporary && *temporary ? temporary : "/tmp");
     bool ok = (foreign->folder = strdup(text_string(&path))) && mkdtemp(foreign->folder);
@@ -169,6 +174,34 @@ bool foreign_folder(struct foreign *foreign, struct failure *failure)
         if (!file_written(foreign->folder, foreign->file_names.list[i], foreign->file_texts.list[i]))
             ok = fail_system(failure, "%s/%s", foreign->folder, foreign->file_names.list[i]);
     return ok;
+}
+
+static void file_collected(const char *path, struct child *child)
+{
+    char piece[65536];
+    struct text *output = &child->streams[0];
+    FILE *file = fopen(path, "re");
+    for (size_t got; file && (got = fread(piece, 1, sizeof piece, file)) > 0;) {
+        size_t room = CHILD_OUTPUT_MAX - output->length, taken = got < room ? got : room;
+        text_add(output, piece, taken);
+        child->cut = child->cut || taken < got;
+    }
+    if (file)
+        fclose(file);
+}
+
+void foreign_collect(const struct foreign *foreign, struct child *child)
+{
+    struct text pattern = {0};
+    glob_t found = {0};
+    if (!foreign->folder || !foreign->output_file)
+        return;
+    text_print(&pattern, "%s/%s", foreign->folder, foreign->output_file);
+    if (!glob(text_string(&pattern), 0, NULL, &found))
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            file_collected(found.gl_pathv[i], child);
+    globfree(&found);
+    text_free(&pattern);
 }
 
 static int entry_removed(const char *path, const struct stat *status, int kind, struct FTW *where)
@@ -192,6 +225,7 @@ void foreign_free(struct foreign *foreign)
         nftw(foreign->folder, entry_removed, REMOVE_OPEN_MAX, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     free(foreign->folder);
     foreign->folder = NULL;
+    free(foreign->output_file);
     words_free(&foreign->file_names);
     words_free(&foreign->file_texts);
     free(foreign->ready_words);

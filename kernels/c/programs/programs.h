@@ -12,6 +12,7 @@
  *   exit_code N                        repeated: those that mean success; default 0
  *   failure_words TEXT                 repeated: failed when its output has them
  *   file NAME, then line TEXT ...      repeated: a file in the folder where it starts
+ *   output_file PATTERN                what it writes there belongs to its output
  *   version|server|client WORD         repeated: the words of a command; {address}, {client_address}, {port} and
  *                                      {second_port} are filled in
  */
@@ -34,6 +35,7 @@ struct foreign {
     size_t code_count;
     struct words failure_words, version, server, client;
     struct words file_names, file_texts; /* as many of both */
+    char *output_file;                   /* NULL: none */
     char *folder;                        /* with the files, made for this run; NULL: it starts where we are */
 };
 
@@ -48,6 +50,8 @@ bool foreign_read(const char *path, unsigned long test_no, struct foreign *forei
 void foreign_free(struct foreign *foreign);
 /* Makes the folder with its files, where it has some. */
 bool foreign_folder(struct foreign *foreign, struct failure *failure);
+/* Of a program that has ended: the files that it wrote, after what it said. */
+void foreign_collect(const struct foreign *foreign, struct child *child);
 bool words_mention(const struct words *words, const char *piece);
 /* The words with what is known now in place of {address}, {client_address} and {port}. */
 void foreign_fill(const struct words *words, const struct places *places, struct words *filled);

@@ -166,6 +166,7 @@ static void rank_play(struct rank *rank)
     if (signals_stop() && !state->child.ended)
         kill(-state->child.pid, SIGKILL); /* a launcher that ended us waits a second, no more */
     child_end(&state->child);
+    foreign_collect(&state->foreign, &state->child);
     run->phase_end_ns = run->usage_end_ns = clock_now_ns();
     getrusage(RUSAGE_SELF, &run->usage_end);
     run_finish(run);
