@@ -3,8 +3,8 @@
     nights      each night 500 pairs play the ten tests twice
     last run    10,000 pairs play the ten tests once; its page is the largest that hpcq must write
 
-Node n13 is at 80 % in the last run, 2 % of its results are disturbed, 0.5 % invalid, and 1 % carry a finding. Raw
-counters are left out: no page and no list reads them.
+Node n13 is at 80 % in the last run, 2 % of its results are disturbed, 0.5 % invalid, and 1 % carry a finding. Every
+result has the evidence of both ends; a few hundred drawn blocks stand for all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpcq.kernels import kernels
+from hpcq.store.blocks import BlockWriter, Content
 from hpcq.store.database import Connection, transaction, writing
 from hpcq.store.load.row_keys import RowKeys
 
@@ -38,6 +39,40 @@ _PARTS = (
     "run_cluster_id, run_id, cluster_id, document_id, repetition_count, pair_count, result_count, opened_utc, closed_utc,"
     " loaded_utc"
 )
+#: So many results of a run get evidence of their own; the others have that of one of these. A multiple of the tests.
+DRAWN = 400
+COUNTERS = (
+    *(f"softirqs.{name}.cpu{cpu}" for name in ("NET_RX", "NET_TX", "TIMER", "SCHED", "RCU", "HRTIMER") for cpu in range(4)),
+    *(f"interrupts.{name}.cpu{cpu}" for name in ("LOC", "RES", "CAL") for cpu in range(4)),
+    *(f"netstat.TcpExt.{name}" for name in ("TCPHPAcks", "TCPOrigDataSent", "TCPDelivered", "DelayedACKs", "TCPRcvCoalesce")),
+    *(f"snmp.Tcp.{name}" for name in ("InSegs", "OutSegs")),
+    *(f"snmp.Ip.{name}" for name in ("InReceives", "InDelivers", "OutRequests")),
+    *(f"net_dev.eth0.{name}" for name in ("rx_bytes", "rx_packets", "tx_bytes", "tx_packets")),
+    *(f"vmstat.node.{name}" for name in ("numa_hit", "numa_local", "pgalloc_normal", "pgfree", "pgfault")),
+    *(f"stat.cpu.{name}_ticks" for name in ("user", "system", "idle", "softirq")),
+    *(f"stat.cpu{cpu}.{name}_ticks" for cpu in range(4) for name in ("user", "system", "idle")),
+    *(f"self.{name}" for name in ("schedstat.run_ns", "schedstat.wait_ns", "schedstat.slices", "rusage.system_us")),
+)
+GAUGES = (
+    *(f"meminfo.node.{name}_bytes" for name in ("MemTotal", "MemFree", "MemAvailable", "Cached", "Dirty")),
+    *(f"loadavg.node.{name}" for name in ("1min", "5min", "15min")),
+    *(f"sockstat.TCP.{name}" for name in ("inuse", "orphan", "tw", "alloc", "mem")),
+    *("stat.node.boot_time_s", "clock.wall_minus_monotonic_us", "self.tcp_info.min_round_trip_us"),
+)
+GRANTED = tuple(
+    f"{end}_{name}"
+    for end in ("client", "server")
+    for name in (
+        "mss_bytes",
+        "send_buffer_bytes",
+        "receive_buffer_bytes",
+        "dscp",
+        "hop_limit_count",
+        "no_delay",
+        "clock_source",
+    )
+)
+INTERVALS = ("throughput_bps", "congestion_window_bytes", "tcp_round_trip_ns", "delivery_rate_bps", "retransmit_count")
 _FACTS = {f"net.core.knob_{number}": number for number in range(300)}
 
 
@@ -116,6 +151,13 @@ def _heads(database: Connection, size: Size) -> _Keys:
     digest = hashlib.sha256(b"build").digest()
     words = {"toolchain": "default", "program": "hpcq-net", "version": "1", "source_build_id": "1", "compiler": "gcc 13"}
     more = {"flags": "-O2", "mpi": "", "modules": "", "binary_sha256": "00"}
+    database.execute(
+        "INSERT INTO endpoint SELECT node_id, node_id, name, 'eth0', '10.0.' || node_id / 250 || '.' || node_id % 250 FROM node"
+    )
+    database.execute(
+        "INSERT INTO node_boot SELECT node_id, node_id, 'boot-of-' || name, '2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z'"
+        " FROM node"
+    )
     keys.build = rows.row("build", cluster_id=cluster, sha256=digest, **words, **more)
     rows.rule("receive_buffer_full", "The receiver's socket buffer was full.", "Ask for a larger one.", "tcp(7)")
     rows.fact_set(_facts("mlx5_core"))
@@ -168,13 +210,15 @@ def _run(
         "INSERT INTO series VALUES (?, ?, ?, ?, ?, 'eth0', 'default')",
         ((key, keys.kernels[test], keys.parameters[test][1], client, server) for (test, client, server), key in new),
     )
+    database.execute("PRAGMA defer_foreign_keys = ON")
     database.executemany(
         "INSERT INTO result (result_id, job_id, test_no, repetition_no, attempt_id, final, series_id, parameter_set_id,"
-        " outcome, reason, started_utc, duration_ns, exit_code, disturbed, crossed_interface, rules_version, build_id)"
-        f" VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, 1000000000, 0, ?, 'yes', 1, {keys.build})",
+        " outcome, reason, started_utc, duration_ns, exit_code, disturbed, crossed_interface, rules_version, build_id,"
+        f" ingest_file_id) VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, 1000000000, 0, ?, 'yes', 1, {keys.build}, ?1)",
         results,
     )
     _numbers(database, keys, random, results, jobs)
+    _evidence(database, keys, random, results, count > 100_000 or name == "survey")
     keys.job += len(pairs)
     keys.result += len(results)
 
@@ -222,8 +266,53 @@ def _numbers(
 
     database.executemany("INSERT INTO metric VALUES (?, ?, ?)", metrics())
     measured = [row for row in results if row[7] == "measured"]
-    if last:
-        buckets = ((row[0], 15000 + 1000 * step, 400 - 30 * step) for row in measured if row[2] in {7, 8} for step in range(12))
-        database.executemany("INSERT INTO histogram VALUES (?, ?, 'ns', ?)", buckets)
     found = ((row[0], 1, 1, "receive buffer 212,992 B: 40 drops", '{"drops":40}') for row in measured[::100])
     database.executemany("INSERT INTO result_finding VALUES (?, ?, ?, ?, ?)", found)
+
+
+def _evidence(
+    database: Connection, keys: _Keys, random: np.random.Generator, results: list[tuple[Any, ...]], histograms: bool
+) -> None:
+    """Where each result ran, its file, and its block."""
+    writer = BlockWriter(database, RowKeys(database).evidence_name)
+    levels = [random.lognormal(6, 2.5, len(COUNTERS)) for _ in range(2)]
+    for row in results[:DRAWN]:
+        writer.add(row[0], _content(random, levels, row, histogram=histograms and row[2] in {7, 8}))
+    writer.flush()
+    first, last, drawn = results[0][0], results[-1][0], min(DRAWN, len(results))
+    database.execute(
+        "INSERT INTO evidence SELECT x.result_id, e.layout_id, e.counter_count, e.json_bytes, e.block FROM result x"
+        " JOIN evidence e ON e.result_id = ?1 + (x.result_id - ?1) % ?3 WHERE x.result_id BETWEEN ?1 + ?3 AND ?2",
+        (first, last, drawn),
+    )
+    for end_index, end in enumerate(("client", "server")):
+        database.execute(
+            f"INSERT INTO evidence_end SELECT x.result_id, {end_index}, j.{end}_node_id, j.{end}_node_id, 1, NULL FROM result x"
+            " JOIN job j ON j.job_id = x.job_id WHERE x.result_id BETWEEN ?1 AND ?2",
+            (first, last),
+        )
+    database.execute(
+        "INSERT INTO ingest_file SELECT x.result_id, ?3, 'alpha/jobs/' || j.name || '/1/t' || x.test_no || '-r'"
+        " || x.repetition_no || '.json', randomblob(32) FROM result x JOIN job j ON j.job_id = x.job_id"
+        " WHERE x.result_id BETWEEN ?1 AND ?2",
+        (first, last, keys.run),
+    )
+
+
+def _content(random: np.random.Generator, levels: list[Any], row: tuple[Any, ...], *, histogram: bool) -> Content:
+    begun = row[9] or "2026-01-01T00:00:00.000000Z"
+    found = Content()
+    for end in range(2):
+        costs = random.integers(400_000, 2_000_000, 2).tolist()
+        found.ends[end] = (int(random.integers(1000, 60_000)), end, begun, begun, 1_000_000_000 + costs[0], *costs)
+        moved = (levels[end] * random.lognormal(0, 0.3, len(COUNTERS)) * (random.random(len(COUNTERS)) > 0.1)).astype(int)
+        values = {("ends", "counter", name): value for name, value in zip(COUNTERS, moved.tolist(), strict=True) if value}
+        read = random.integers(1, 10**9, len(GAUGES)).tolist()
+        found.readings[end] = values | {("ends", "gauge", name): value for name, value in zip(GAUGES, read, strict=True)}
+    found.granted = {("granted", "granted", name): 131_072 + 64 * int(random.integers(3)) for name in GRANTED}
+    found.intervals = [("intervals", "interval", name) for name in INTERVALS]
+    found.rows = {100 * number: random.integers(1, 10**9, len(INTERVALS)).tolist() for number in range(3)}
+    if histogram:
+        found.histogram_unit = "ns"
+        found.buckets = {15000 + 1000 * step: 400 - 30 * step for step in range(12)}
+    return found

@@ -79,10 +79,10 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
             for kind, group in _groups_at(known[head[f"{end}_node_id"]], head["started_utc"] or ""):
                 facts[where, f"group.{kind}"] = group
     builds = {head["build_id"]: _build(database, head["build_id"]) for head in heads if head["build_id"] is not None}
-    granted = _differing({one: _granted(database, one) for one in {head["granted_set_id"] for head in heads} - {None}})
+    granted = _differing({one: _granted(database, one) for one in result_ids})
     for facts, head in zip(found, heads, strict=True):
         facts |= {("build", name): value for name, value in builds.get(head["build_id"], {}).items()}
-        facts |= {("granted", name): value for name, value in granted.get(head["granted_set_id"], {}).items()}
+        facts |= {("granted", name): value for name, value in granted[head["result_id"]].items()}
     return found
 
 
@@ -135,7 +135,7 @@ def _heads(database: Connection, result_ids: Sequence[int]) -> list[dict[str, An
     """Nodes and conditions of each of these results, in the given order."""
     ids = ", ".join(str(int(one)) for one in result_ids)
     rows = database.execute(
-        "SELECT x.result_id, x.started_utc, x.build_id, x.granted_set_id, nc.name AS client, ns.name AS server,"
+        "SELECT x.result_id, x.started_utc, x.build_id, nc.name AS client, ns.name AS server,"
         " j.client_node_id, j.server_node_id, fc.fact_set_id AS client_set, fs.fact_set_id AS server_set"
         " FROM result x JOIN job j ON j.job_id = x.job_id JOIN node nc ON nc.node_id = j.client_node_id"
         " JOIN node ns ON ns.node_id = j.server_node_id"
@@ -185,8 +185,8 @@ def _build(database: Connection, build_id: int) -> dict[str, Any]:
     return dict(row)
 
 
-def _granted(database: Connection, granted_set_id: int) -> dict[str, Any]:
-    rows = database.execute("SELECT name, value FROM granted WHERE granted_set_id = ?", (granted_set_id,))
+def _granted(database: Connection, result_id: int) -> dict[str, Any]:
+    rows = database.execute("SELECT granted, value FROM v_granted WHERE result_id = ?", (int(result_id),))
     return {row[0]: row[1] for row in rows}
 
 

@@ -24,6 +24,7 @@ from urllib.parse import quote
 from hpcq import assets
 from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
+from hpcq.store.blocks import unpacked
 from hpcq.writer_lock import sole_writer
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -147,14 +148,14 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{path}: has version {version}, this hpcq reads {SCHEMA_VERSION}",
-                f"`hpcq db load --db {path}` converts it",
+                f"`hpcq db upgrade --db {path}` converts it",
             )
         kind, name = differing(database, assets.database_schema().read_text("utf-8")) or ("", "")
         if kind == "table":
             raise _of_an_earlier_state(path, name)
         if kind:
             raise StoreError(
-                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db load --db {path}` rebuilds it"
+                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db upgrade --db {path}` rebuilds it"
             )
         database.execute("PRAGMA query_only = ON")
         yield database
@@ -170,6 +171,14 @@ def reading_any(path: Path) -> Iterator[sqlite3.Connection]:
             raise StoreError(f"{path}: is a database, but not one of hpcq's", "name another file with --db")
         database.execute("PRAGMA query_only = ON")
         yield database
+
+
+def upgraded(path: Path) -> tuple[int, int]:
+    """Bring a database to this version of the schema. Returns the version before and now."""
+    with reading_any(path) as database:
+        before = _version(database, path)
+    with writing(path) as database:
+        return before, _version(database, path)
 
 
 @contextmanager
@@ -239,6 +248,7 @@ def _connect(path: Path, mode: str) -> _Connection:
     database = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, factory=_Connection)
     database.row_factory = sqlite3.Row
     database.create_function("names_node", 2, lambda text, node: node in members_of(text), deterministic=True)
+    database.create_function("sqlar_uncompress", 2, unpacked, deterministic=True)
     return database
 
 

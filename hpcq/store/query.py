@@ -537,7 +537,7 @@ def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
             "SELECT n.name AS metric, m.value, n.unit, n.better, n.help FROM metric m JOIN metric_name n"
             " ON n.metric_name_id = m.metric_name_id WHERE m.result_id = ? ORDER BY n.position_no"
         ),
-        granted={one["granted"]: one["value"] for one in rows("SELECT * FROM v_granted WHERE result_id = ?")},
+        granted={one["granted"]: one["value"] for one in rows("SELECT * FROM v_granted WHERE result_id = ? ORDER BY granted")},
         warnings=rows("SELECT name, message FROM warning WHERE result_id = ? ORDER BY warning_no"),
         ends=rows('SELECT * FROM v_ends WHERE result_id = ? ORDER BY "end"'),
         counters=rows("SELECT counter, client_delta, server_delta, unit FROM v_evidence WHERE result_id = ? ORDER BY counter"),
@@ -546,7 +546,7 @@ def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
         findings=rows(
             'SELECT rule, "end", message, meaning, advice, figures FROM v_findings WHERE result_id = ? ORDER BY rule'
         ),
-        histogram=rows("SELECT lower, unit, sample_count FROM histogram WHERE result_id = ? ORDER BY lower"),
+        histogram=rows("SELECT lower, unit, sample_count FROM v_histogram WHERE result_id = ? ORDER BY lower"),
         intervals=_intervals(database, result_id),
         samples=next(iter(rows("SELECT path, format, sample_count FROM sample WHERE result_id = ?")), None),
         build=next(iter(rows("SELECT * FROM v_builds WHERE build_id = ?", more["build_id"])), None),

@@ -128,7 +128,7 @@ def test_a_tournament_plays_sweeps_too(tmp_path: Path) -> None:
     assert [(row["message_bytes"], row["outcome"]) for row in rows] == [
         (size, "measured") for size in (100, 200, 400) for _ in range(3)
     ]
-    counts = desk.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count'")
+    counts = desk.rows("SELECT DISTINCT value FROM v_granted WHERE granted = 'pairs_at_once_count'")
     assert [float(row["value"]) for row in counts] == [1]
     assert not list(desk.run_folder.rglob("*.sizes")), "they are in the spool"
 

@@ -155,9 +155,9 @@ def test_loading_again_changes_nothing(measured: Desk) -> None:
     assert measured.rows("SELECT count(*) AS n FROM result") == before
 
 
-def test_evidence_takes_at_most_two_kilobytes_an_end(measured: Desk) -> None:
-    [row] = measured.rows("SELECT sum(payload) AS n FROM dbstat WHERE name IN ('evidence', 'evidence_end', 'gauge')")
-    assert row["n"] / (48 * 2) <= 2048
+def test_all_evidence_of_a_result_takes_a_kilobyte(measured: Desk) -> None:
+    [row] = measured.rows("SELECT sum(payload) AS n FROM dbstat WHERE name IN ('evidence', 'evidence_end')")
+    assert row["n"] / 48 <= 1024
 
 
 def _tries(desk: Desk) -> list[tuple[Path, dict[str, Any]]]:

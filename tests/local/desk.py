@@ -6,11 +6,10 @@ import fnmatch
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.lines import known_crash
 from hpcq.runner.queue.run_state import ClusterState
+from hpcq.store.database import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,7 @@ class Folder:
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """What the database answers."""
-        with closing(sqlite3.connect(self.folder / "results.db")) as database:
-            database.row_factory = sqlite3.Row
+        with reading(self.folder / "results.db") as database:
             return [dict(row) for row in database.execute(query, values)]
 
 

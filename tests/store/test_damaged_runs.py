@@ -140,14 +140,15 @@ def test_a_swollen_line_costs_the_others_nothing(builder: RunBuilder, database: 
     assert time.process_time() - begun_s < 10
     names = "SELECT count(*) FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id WHERE k.name = 'tcp_stream'"
     assert ask(database, names) == [len(builder.kernels["tcp_stream"]["metrics"])]
-    assert ask(database, "SELECT count(*) FROM histogram") == [3]
-    assert ask(database, "SELECT count(*) FROM counter WHERE name LIKE 'made.up%'") == [60_000]
-    assert ask(database, "SELECT count(*) FROM quantity WHERE name LIKE 'made_up%'")[0] <= 32
+    assert ask(database, "SELECT count(*) FROM v_histogram") == [3]
+    assert ask(database, "SELECT count(*) FROM v_counters WHERE counter LIKE 'made.up%'") == [60_000]
+    assert ask(database, "SELECT count(*) FROM evidence_name WHERE name LIKE 'made_up%'")[0] <= 32
     said = dict(ask(database, "SELECT name, message FROM warning WHERE name <> 'w'"))
     assert said["metrics_left_out"] == "40000 metrics, first invented_0_bps: the kernel's description lacks them"
     assert said["histogram_unusable"] == "100000 buckets: must be at most 4352"
     assert said["warnings_left_out"] == "4900 warnings beyond 100"
     assert {"counters_left_out", "granted_left_out", "series_left_out"} <= said.keys()
+    assert min(ask(database, "SELECT json_bytes FROM evidence")) < 4000  # no place is kept for names of the swollen line
 
 
 def test_the_most_buckets_are_those_of_the_c_program() -> None:

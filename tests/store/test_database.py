@@ -16,6 +16,7 @@ from hpcq import assets, units
 from hpcq.errors import StoreError
 from hpcq.kernels import kernels
 from hpcq.store import database as store
+from hpcq.store.blocks import unpacked
 from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
 from hpcq.store.load.cluster import load_run
 from hpcq.store.read.nodes import _OF_NODE
@@ -37,7 +38,8 @@ LATER_THAN_3_26 = {
     r"\bMATERIALIZED\b": "3.35",
     r"\b(RIGHT|FULL)\s+(OUTER\s+)?JOIN\b": "3.39",
     r"\bDISTINCT\s+FROM\b": "3.39",
-    r"\b(unixepoch|format|string_agg|concat|concat_ws|octet_length|ceil|floor|ln|log10|pow|sqrt|json_\w+)\s*\(": "3.35",
+    r"\b(unixepoch|format|string_agg|concat|concat_ws|octet_length|ceil|floor|ln|log10|pow|sqrt)\s*\(": "3.35",
+    r"\bjson_(?!each\b|extract\b)\w+\s*\(": "3.38",
     r"\bDROP\s+COLUMN\b": "3.35",
 }
 
@@ -59,6 +61,7 @@ def loaded(builder: RunBuilder, path: Path) -> sqlite3.Connection:
     load_run(path, builder.path)
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
+    connection.create_function("sqlar_uncompress", 2, unpacked)
     return connection
 
 
@@ -123,7 +126,7 @@ def test_every_column_is_checked(loaded: sqlite3.Connection) -> None:
         "UPDATE result SET outcome = 'failed', reason = NULL",
         "UPDATE result SET final = 2",
         "UPDATE attempt SET outcome = 'vanished'",
-        "UPDATE evidence SET delta = 1.5",
+        "UPDATE evidence SET block = 'text'",
         "DELETE FROM series",
     ],
 )

@@ -82,6 +82,25 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
 
 
 @db.command()
+@database_option
+def upgrade(database: Path) -> int:
+    """Bring a database that an older hpcq made to the version of this one.
+
+    Every verb that writes does it too; one that only reads asks you for it. Nothing is lost, but the older hpcq can no longer
+    read the database.
+
+    \b
+    Example: hpcq db upgrade --db results.db
+    """
+    from hpcq.store.database import upgraded
+
+    before, now = upgraded(database)
+    became = f"is of version {now} already" if before == now else f"is of version {now} now, was of version {before}"
+    print_words(f"{database}: {became}", err=True)
+    return Exit.OK
+
+
+@db.command()
 @click.option("--run", help="Only this run.")
 @database_option
 def rejudge(run: str | None, database: Path) -> int:

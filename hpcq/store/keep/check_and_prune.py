@@ -29,6 +29,7 @@ from hpcq.errors import UserError
 from hpcq.evidence.judgement import Judge, JudgedResult
 from hpcq.kernels import kernels
 from hpcq.run_folder.lines import told_of
+from hpcq.store.blocks import packed, pruned, readable
 from hpcq.store.database import Connection, reading, transaction, writing
 from hpcq.store.history import counted
 from hpcq.store.load.row_keys import RowKeys, canonical
@@ -36,7 +37,7 @@ from hpcq.store.query import median
 from hpcq.units import utc_now
 
 #: Rows that pruning deletes; results, boots, facts, warnings and findings stay.
-_PRUNED = ("metric", "evidence", "gauge", "histogram", "interval_value", "sample")
+_PRUNED = ("metric", "sample")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def prune(path: Path, before_utc: str, *, dry_run: bool = False) -> Pruned:
             results, values = _counts(database)
             if not dry_run:
                 database.executemany("INSERT INTO rollup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                _prune_blocks(database)
                 for table in _PRUNED:
                     database.execute(f"DELETE FROM {table} WHERE result_id IN (SELECT result_id FROM temp.old_result)")
             database.execute("DROP TABLE temp.old_result")
@@ -126,6 +128,17 @@ def _checks(database: Connection, path: Path) -> Iterator[Checked]:
         else "every measured result has values or a roll-up"
     )
     yield Checked("values", not bare, words)
+    unread = [
+        number
+        for number, block, size in database.execute("SELECT result_id, block, json_bytes FROM evidence")
+        if not readable(block, size)
+    ]
+    words = (
+        f"the evidence of {len(unread)} results cannot be read, such as that of result {unread[0]}"
+        if unread
+        else "the evidence of every result can be read"
+    )
+    yield Checked("evidence", not unread, words)
     mode = str(database.execute("PRAGMA journal_mode").fetchone()[0])
     yield Checked(
         "journal", mode == "delete", f"{mode}: {'safe on shared file systems' if mode == 'delete' else 'must be delete'}"
@@ -168,6 +181,22 @@ def _counts(database: Connection) -> tuple[int, int]:
     results = database.execute("SELECT count(*) FROM temp.old_result").fetchone()[0]
     query = "SELECT count(*) FROM metric WHERE result_id IN (SELECT result_id FROM temp.old_result)"
     return int(results), int(database.execute(query).fetchone()[0])
+
+
+def _prune_blocks(database: Connection) -> None:
+    """Of the blocks of old results, keep what was granted and where each end ran."""
+    rows = database.execute(
+        "SELECT result_id, block, json_bytes FROM evidence WHERE result_id IN (SELECT result_id FROM temp.old_result)"
+    ).fetchall()
+    for result_id, block, json_bytes in rows:
+        text = pruned(block, json_bytes)
+        if text is None:
+            database.execute("DELETE FROM evidence WHERE result_id = ?", (result_id,))
+        else:
+            database.execute(
+                "UPDATE evidence SET counter_count = 0, json_bytes = ?, block = ? WHERE result_id = ?",
+                (len(text), packed(text), result_id),
+            )
 
 
 def _rollups(database: Connection) -> Iterator[tuple[Any, ...]]:
@@ -396,7 +425,8 @@ def rejudge(path: Path, judge: Judge, version: int, run: str | None = None) -> R
 def _outdated(database: Connection, version: int, run: str | None) -> tuple[list[int], int]:
     """Measured results that other rules judged, and how many more have lost their evidence."""
     rows = database.execute(
-        "SELECT x.result_id, EXISTS (SELECT 1 FROM evidence e WHERE e.result_id = x.result_id) AS evidence FROM result x"
+        "SELECT x.result_id, EXISTS (SELECT 1 FROM evidence e WHERE e.result_id = x.result_id AND e.counter_count > 0)"
+        " AS evidence FROM result x"
         " JOIN v_pairs p ON p.job_id = x.job_id WHERE x.outcome = 'measured' AND x.rules_version <> ?1"
         " AND (?2 IS NULL OR p.run = ?2) AND p.run_id IN (SELECT run_id FROM run WHERE kind <> 'import') ORDER BY x.result_id",
         (version, run),
@@ -412,7 +442,7 @@ def _findings(database: Connection, result_id: int) -> list[tuple[Any, ...]]:
 def _stored(database: Connection, result_id: int) -> JudgedResult:
     """A result in the form in which loading gave it to the rules, from the stored line and the facts of the nodes."""
     head = database.execute(
-        "SELECT k.name AS kernel, ps.json AS parameters, x.granted_set_id, x.attempt_id, j.client_node_id, j.server_node_id,"
+        "SELECT k.name AS kernel, ps.json AS parameters, x.attempt_id, j.client_node_id, j.server_node_id,"
         " a.committed_utc AS earliest_utc, a.ended_utc AS latest_utc"
         " FROM result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
         " JOIN kernel k ON k.kernel_id = ps.kernel_id JOIN job j ON j.job_id = x.job_id"
@@ -423,7 +453,7 @@ def _stored(database: Connection, result_id: int) -> JudgedResult:
     line = {
         "kernel": head["kernel"],
         "metrics": _pairs(database, f"{metrics} WHERE m.result_id = ?", result_id),
-        "granted": _pairs(database, "SELECT name, value FROM granted WHERE granted_set_id = ?", head["granted_set_id"]),
+        "granted": _pairs(database, "SELECT granted, value FROM v_granted WHERE result_id = ?", result_id),
         "warnings": [
             {"name": row[0]} for row in database.execute("SELECT name FROM warning WHERE result_id = ?", (result_id,))
         ],
@@ -439,23 +469,21 @@ def _stored(database: Connection, result_id: int) -> JudgedResult:
 
 
 def _ends(database: Connection, result_id: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    rows = database.execute(
-        "SELECT e.*, d.interface, d.address, n.name AS node, b.boot_id FROM evidence_end e"
-        " JOIN endpoint d ON d.endpoint_id = e.endpoint_id JOIN node n ON n.node_id = d.node_id"
-        " LEFT JOIN node_boot b ON b.node_boot_id = e.node_boot_id WHERE e.result_id = ?",
+    ends = database.execute(
+        "SELECT v.*, e.unavailable_set_id FROM v_ends v JOIN evidence_end e ON e.result_id = v.result_id"
+        " AND e.end_index = v.end_index WHERE v.result_id = ? ORDER BY v.end_index",
         (result_id,),
     ).fetchall()
-    for row in rows:
-        key = (result_id, row["end_index"])
-        names = " JOIN counter c ON c.counter_id = e.counter_id WHERE e.result_id = ? AND e.end_index = ?"
-        gauges = database.execute(f"SELECT c.name, e.before, e.after FROM gauge e{names}", key)
+    for row in ends:
+        key = (result_id, row["end"])
+        gauges = database.execute('SELECT gauge, before, after FROM v_gauges WHERE result_id = ? AND "end" = ?', key)
         yield (
-            (*_ENDS, f"rank{row['end_index']}")[min(2, row["end_index"])],
+            row["end"],
             {
                 **{name: row[name] for name in ("node", "interface", "address", "boot_id", "cpu_index", "interval_ns")},
                 **{name: row[name] for name in ("before_utc", "after_utc")},
                 "snapshot_cost_ns": [row["before_cost_ns"], row["after_cost_ns"]],
-                "counters": _pairs(database, f"SELECT c.name, e.delta FROM evidence e{names}", *key),
+                "counters": _pairs(database, 'SELECT counter, delta FROM v_counters WHERE result_id = ? AND "end" = ?', *key),
                 "gauges": {name: before if after is None else [before, after] for name, before, after in gauges},
                 "unavailable": _pairs(
                     database, "SELECT source, reason FROM unavailable WHERE unavailable_set_id = ?", row["unavailable_set_id"]

@@ -28,8 +28,9 @@ from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, f
 from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, finite, mapping, read_line, read_raw, skipped_sizes, whole
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none, read_regular
 from hpcq.run_folder.spools import SPOOL, Spool
+from hpcq.store.blocks import BlockWriter, Content, Name
 from hpcq.store.database import transaction, writing
-from hpcq.store.load.row_keys import Builds, JobKeys, PlanRows, RowKeys, TestKeys, canonical, unit_or_number
+from hpcq.store.load.row_keys import Builds, JobKeys, PlanRows, RowKeys, TestKeys, canonical, scalar
 from hpcq.units import utc_now
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -45,11 +46,8 @@ _PARTS_OF_RESULT = (
     "metric",
     "warning",
     "sample",
-    "histogram",
-    "interval_value",
     "evidence_end",
     "evidence",
-    "gauge",
     "result_finding",
     "retraction",
 )
@@ -205,16 +203,12 @@ _ENDS = ("client", "server")
 _INSERTS = {
     "result": "INSERT INTO result (result_id, job_id, test_no, repetition_no, attempt_id, final, series_id, parameter_set_id,"
     " outcome, reason, started_utc, duration_ns, exit_code, disturbed, crossed_interface, rules_version, build_id,"
-    " granted_set_id, ingest_file_id) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    " ingest_file_id) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "metric": "INSERT INTO metric (result_id, metric_name_id, value) VALUES (?, ?, ?)",
     "warning": "INSERT INTO warning (result_id, warning_no, name, message) VALUES (?, ?, ?, ?)",
     "sample": "INSERT INTO sample (result_id, path, format, sample_count) VALUES (?, ?, ?, ?)",
-    "histogram": "INSERT OR IGNORE INTO histogram (result_id, lower, unit, sample_count) VALUES (?, ?, ?, ?)",
-    "interval_value": "INSERT INTO interval_value (result_id, quantity_id, begin_ms, value) VALUES (?, ?, ?, ?)",
-    "evidence_end": "INSERT INTO evidence_end (result_id, end_index, endpoint_id, node_boot_id, pid, cpu_index, before_utc,"
-    " after_utc, interval_ns, before_cost_ns, after_cost_ns, unavailable_set_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "evidence": "INSERT INTO evidence (result_id, end_index, counter_id, delta) VALUES (?, ?, ?, ?)",
-    "gauge": "INSERT INTO gauge (result_id, end_index, counter_id, before, after) VALUES (?, ?, ?, ?, ?)",
+    "evidence_end": "INSERT INTO evidence_end (result_id, end_index, endpoint_id, node_boot_id, taken, unavailable_set_id)"
+    " VALUES (?, ?, ?, ?, ?, ?)",
     "result_finding": "INSERT OR REPLACE INTO result_finding (result_id, rule_id, end_index, message, figures)"
     " VALUES (?, ?, ?, ?, ?)",
 }
@@ -248,16 +242,21 @@ class ResultWriter:
         self._names = names
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _INSERTS}
         self._row_count = 0
+        self._blocks = BlockWriter(database, names.evidence_name)
         self._boots: dict[int, tuple[str, str]] = {}
 
     def add(self, line: Line, place: ResultPlace, judgement: EvidenceVerdict) -> None:
         """Add all rows of one result."""
-        result_id, content = place.result_id, line.content
-        self._evidence(line, place)
-        self._samples(line, place)
-        self._intervals(line, place)
-        granted = self._some(line, "granted", mapping(content.get("granted")), _GRANTED_MAX)
-        granted_set_id = self._names.content_set("granted", granted, ("name", "value")) if granted else None
+        result_id, content = place.result_id, Content()
+        self._evidence(line, place, content)
+        self._samples(line, place, content)
+        self._intervals(line, content)
+        granted = self._some(line, "granted", mapping(line.content.get("granted")), _GRANTED_MAX)
+        told = ((name, scalar(value)) for name, value in granted.items())
+        content.granted = {("granted", "granted", name): value for name, value in told if value is not None}
+        if content.ends or content.granted or content.rows or content.buckets:
+            self._blocks.add(result_id, content)
+            self._row_count += len(content.names)
         for finding in judgement.findings:
             rule = finding.rule
             rule_id = self._names.rule(rule.name, rule.meaning, rule.advice, rule.source)
@@ -282,7 +281,6 @@ class ResultWriter:
                 judgement.crossed_interface.value,
                 judgement.rules_version,
                 place.build_id,
-                granted_set_id,
                 place.ingest_file_id,
             ),
         )
@@ -297,8 +295,10 @@ class ResultWriter:
         """Write the collected rows."""
         for table, rows in self._rows.items():
             if rows:
-                self._database.executemany(_INSERTS[table], rows)
+                # in the order of their keys, so that SQLite fills its pages
+                self._database.executemany(_INSERTS[table], sorted(rows) if table == "metric" else rows)
                 rows.clear()
+        self._blocks.flush()
         self._row_count = 0
         for node_boot_id, (first_utc, last_utc) in self._boots.items():
             self._database.execute(
@@ -322,7 +322,7 @@ class ResultWriter:
         self._rows[table].append(row)
         self._row_count += 1
 
-    def _samples(self, line: Line, place: ResultPlace) -> None:
+    def _samples(self, line: Line, place: ResultPlace, content: Content) -> None:
         samples = mapping(line.content.get("samples"))
         count = whole(samples.get("count"))
         if count is not None:
@@ -338,9 +338,10 @@ class ResultWriter:
             if unit not in {"ns", "us", "ms", "s", "bytes", "bps"} or whole(lower) is None or whole(sample_count) is None:
                 line.warnings.append(("histogram_unusable", f"bucket {str(bucket)[:60]} in {str(unit)[:20]}"))
                 break
-            self._put("histogram", (place.result_id, lower, unit, sample_count))
+            content.histogram_unit = unit
+            content.buckets.setdefault(lower, sample_count)
 
-    def _intervals(self, line: Line, place: ResultPlace) -> None:
+    def _intervals(self, line: Line, content: Content) -> None:
         series = self._some(line, "series", mapping(line.content.get("series")), _INTERVAL_COLUMNS_MAX)
         interval_ms, begins = whole(series.get("interval_ms")), series.get("begin_ms")
         for name, values in series.items():
@@ -349,25 +350,27 @@ class ResultWriter:
             begin_ms = _begins(begins, interval_ms, values)
             if begin_ms is None or len(begin_ms) > _INTERVALS_MAX:
                 line.warnings.append(("series_unusable", f"{name[:40]} {str(values)[:40]} each {str(interval_ms)[:20]} ms"))
-                return
-            quantity_id = self._names.row("quantity", name=name, unit=unit_or_number(name))
+                break
+            content.intervals.append(("intervals", "interval", name))
             for begin, value in zip(begin_ms, values, strict=True):
-                if finite(value) is not None:  # null: the sender got no turn
-                    self._put("interval_value", (place.result_id, quantity_id, begin, value))
+                row = content.rows.setdefault(begin, [])
+                row += [None] * (len(content.intervals) - 1 - len(row))
+                row.append(value if finite(value) is not None else None)  # null: the sender got no turn
+        for row in content.rows.values():
+            row.extend([None] * (len(content.intervals) - len(row)))
 
-    def _evidence(self, line: Line, place: ResultPlace) -> None:
+    def _evidence(self, line: Line, place: ResultPlace, content: Content) -> None:
         ends = mapping(line.content.get("evidence"))
         for end_index, (end, node_id) in enumerate(zip(end_names(len(place.node_ids)), place.node_ids, strict=True)):
             evidence = mapping(ends.get(end))
             if evidence:
-                self._put("evidence_end", (place.result_id, end_index, *self._end(evidence, node_id, line, place)))
+                keys, content.ends[end_index] = self._end(evidence, node_id, line, place)
+                self._put("evidence_end", (place.result_id, end_index, *keys))
                 counters, gauges = (
                     self._some(line, what, mapping(evidence.get(what)), _COUNTERS_MAX) for what in ("counters", "gauges")
                 )
-                unusable = [
-                    *self._counters(counters, (place.result_id, end_index)),
-                    *self._gauges(gauges, (place.result_id, end_index)),
-                ]
+                readings = content.readings[end_index] = {}
+                unusable = [*_counters(counters, readings), *_gauges(gauges, readings)]
                 if unusable:
                     message = f"{end}: {len(unusable)} values are only in the file, first {unusable[0][:100]}"
                     line.warnings.append(("evidence_unusable", message))
@@ -375,7 +378,10 @@ class ResultWriter:
         if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in ends_expected):
             line.warnings.append(("evidence_missing", "the line lacks the evidence of an end"))
 
-    def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line, place: ResultPlace) -> tuple[Any, ...]:
+    def _end(
+        self, evidence: Mapping[str, Any], node_id: int, line: Line, place: ResultPlace
+    ) -> tuple[tuple[int | None, ...], tuple[Any, ...]]:
+        """The keys of an end's row, and what stands first in its part of the block."""
         endpoint_id = self._names.row(
             "endpoint",
             node_id=node_id,
@@ -387,18 +393,14 @@ class ResultWriter:
         before_cost_ns, after_cost_ns = _pair(evidence.get("snapshot_cost_ns"))
         unavailable = {name: str(reason) for name, reason in mapping(evidence.get("unavailable")).items()}
         unavailable = dict(self._some(line, "unavailable", unavailable, _UNAVAILABLE_MAX))
-        return (
+        keys = (
             endpoint_id,
             self._boot(evidence, node_id, place.driver_times.believed(before_utc) if before_utc else line.started_utc),
-            whole(evidence.get("pid")),
-            whole(evidence.get("cpu_index")),
-            before_utc,
-            after_utc,
-            whole(evidence.get("interval_ns")),
-            whole(before_cost_ns),
-            whole(after_cost_ns),
+            int(after_utc is not None),
             self._names.content_set("unavailable", unavailable, ("source", "reason")) if unavailable else None,
         )
+        first = (whole(evidence.get("pid")), whole(evidence.get("cpu_index")), before_utc, after_utc)
+        return keys, (*first, whole(evidence.get("interval_ns")), whole(before_cost_ns), whole(after_cost_ns))
 
     def _boot(self, evidence: Mapping[str, Any], node_id: int, seen_utc: str | None) -> int | None:
         boot_id = evidence.get("boot_id")
@@ -409,21 +411,25 @@ class ResultWriter:
         self._boots[key] = (min(first_utc, seen_utc), max(last_utc, seen_utc))
         return key
 
-    def _counters(self, counters: Mapping[str, Any], key: tuple[int, int]) -> Iterable[str]:
-        for name, value in counters.items():
-            delta = whole(value)
-            if delta is None:
-                yield f"{name} {str(value)[:40]}"
-            elif delta != 0:
-                self._put("evidence", (*key, self._names.counter(name, "counter"), delta))
 
-    def _gauges(self, gauges: Mapping[str, Any], key: tuple[int, int]) -> Iterable[str]:
-        for name, value in gauges.items():
-            before, after = _pair(value) if isinstance(value, list) else (value, None)
-            if not _storable(before) or (after is not None and not _storable(after)):
-                yield f"{name} {str(value)[:40]}"
-            else:
-                self._put("gauge", (*key, self._names.counter(name, "gauge"), before, after))
+def _counters(counters: Mapping[str, Any], readings: dict[Name, Any]) -> Iterable[str]:
+    """Add what moved to `readings`; yields what is no whole number."""
+    for name, value in counters.items():
+        delta = whole(value)
+        if delta is None:
+            yield f"{name} {str(value)[:40]}"
+        elif delta != 0:
+            readings["ends", "counter", name] = delta
+
+
+def _gauges(gauges: Mapping[str, Any], readings: dict[Name, Any]) -> Iterable[str]:
+    """Add readings to `readings`; yields what is neither number nor word."""
+    for name, value in gauges.items():
+        before, after = _pair(value) if isinstance(value, list) else (value, None)
+        if not _storable(before) or (after is not None and not _storable(after)):
+            yield f"{name} {str(value)[:40]}"
+        else:
+            readings["ends", "gauge", name] = before if after is None else [before, after]
 
 
 def end_names(count: int) -> list[str]:
@@ -702,12 +708,12 @@ class ClusterLoader(PlanRows):
     def _ingest(self, path: Path, digest: bytes, known: KnownFile | None) -> int:
         if known is not None:
             self._database.execute(
-                "UPDATE ingest_file SET sha256 = ?, loaded_utc = ? WHERE ingest_file_id = ?",
-                (digest, utc_now(), known.ingest_file_id),
+                "UPDATE ingest_file SET sha256 = ? WHERE ingest_file_id = ?",
+                (digest, known.ingest_file_id),
             )
             return known.ingest_file_id
         columns = {"run_cluster_id": self.run_cluster_id, "path": self._path_below(path)}
-        return self._names.insert("ingest_file", {**columns, "sha256": digest, "loaded_utc": utc_now()})
+        return self._names.insert("ingest_file", {**columns, "sha256": digest})
 
     def _path_below(self, path: Path) -> str:
         return str(path.relative_to(self._folder.path))

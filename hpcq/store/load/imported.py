@@ -466,7 +466,7 @@ class _Ingest:
             found = self._database.execute(
                 "SELECT ingest_file_id FROM ingest_file WHERE run_cluster_id = ? AND path = ?", (self._part, path)
             ).fetchone()
-            columns = {"run_cluster_id": self._part, "path": path, "sha256": digest, "loaded_utc": units.utc_now()}
+            columns = {"run_cluster_id": self._part, "path": path, "sha256": digest}
             self._ids[number] = found[0] if found else self._names.insert("ingest_file", columns)
             if found:
                 self._database.execute("UPDATE ingest_file SET sha256 = ? WHERE ingest_file_id = ?", (digest, found[0]))

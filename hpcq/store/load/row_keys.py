@@ -130,13 +130,15 @@ class RowKeys:
             self._telling[known] = canonical(telling)
         return self.row("series", kernel_id=kernel_id, parameters=self._telling[known], **where)
 
-    def counter(self, name: str, kind: str) -> int:
-        """A counter or gauge."""
-        known = ("counter", name)
+    def evidence_name(self, name: str, kind: str) -> int:
+        """A counter, a gauge, a granted value or what intervals tell."""
+        known = ("evidence_name", name, kind)
         if known not in self._known:
-            found = self._database.execute("SELECT counter_id FROM counter WHERE name = ?", (name,)).fetchone()
+            found = self._database.execute(
+                "SELECT evidence_name_id FROM evidence_name WHERE name = ? AND kind = ?", (name, kind)
+            ).fetchone()
             columns = {"name": name, "source": name.partition(".")[0], "kind": kind, "unit": unit_or_number(name)}
-            self._known[known] = found[0] if found else self.insert("counter", columns)
+            self._known[known] = found[0] if found else self.insert("evidence_name", columns)
         return self._known[known]
 
     def rule(self, name: str, meaning: str, advice: str, source: str) -> int:

@@ -79,7 +79,7 @@ def findings_of(database: sqlite3.Connection, selection: Selection, rule: str | 
 def evidence_counts(database: sqlite3.Connection, selection: Selection) -> tuple[int, int]:
     """How many of the selected results count, and of how many of these an end took evidence."""
     conditions, wanted = of_results(database, selection)
-    seen = "EXISTS (SELECT 1 FROM evidence_end e WHERE e.result_id = v.result_id AND e.after_utc IS NOT NULL)"
+    seen = "EXISTS (SELECT 1 FROM evidence_end e WHERE e.result_id = v.result_id AND e.taken = 1)"
     row = database.execute(f"SELECT count(*), coalesce(sum({seen}), 0) FROM v_results v WHERE {conditions}", wanted).fetchone()
     return int(row[0]), int(row[1])
 

@@ -190,7 +190,7 @@ def distributions(database: Connection, run: str) -> list[Distribution]:
     rows = database.execute(
         "SELECT v.cluster, v.kernel, v.message_bytes, v.parameters, h.unit, h.lower, sum(h.sample_count) AS operation_count,"
         " count(DISTINCT h.result_id) AS result_count FROM json_each(?) j CROSS JOIN result x ON x.job_id = j.value"
-        " CROSS JOIN v_results v ON v.result_id = x.result_id CROSS JOIN histogram h ON h.result_id = x.result_id"
+        " CROSS JOIN v_results v ON v.result_id = x.result_id CROSS JOIN v_histogram h ON h.result_id = x.result_id"
         " WHERE v.outcome = 'measured' GROUP BY v.cluster, v.kernel, v.message_bytes, v.parameters, h.unit, h.lower"
         " ORDER BY v.cluster, v.kernel, v.message_bytes, v.parameters, h.lower",
         (json.dumps(jobs[::stride]),),
