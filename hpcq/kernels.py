@@ -180,6 +180,7 @@ SIZE_OPTION = "message_bytes"
 #: What every described kernel has besides its options: words that a campaign adds to its commands.
 ARGUMENTS, SERVER_ARGUMENTS = "arguments", "server_arguments"
 #: What makes a kernel of hpcq measure many sizes in one run.
+_PORT_LAST = 65535
 _SWEEP_TO, _SWEEP_BY = "sweep_to_bytes", "sweep_perturbation_bytes"
 #: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
 NAME_PATTERN = "[a-z0-9_][a-z0-9_.-]{0,14}"
@@ -235,6 +236,52 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class Relation:
+    """What an option must be to the others (kernels/c/describe/relations.h): `help` says it.
+
+    kind: at_most, at_least, product, multiple, one_of, count_of_ports.
+    """
+
+    option: str
+    kind: str
+    other: str | None
+    last: str | None
+    factor: int
+    words: tuple[str, ...]
+    when: str | None
+    when_words: tuple[str, ...]
+    help: str
+
+    def refused(self, parameters: Mapping[str, ParameterValue]) -> str | None:
+        """`FOUND: ALLOWED` where these parameters, all of the kernel's, break the rule."""
+        if self.when is not None and _plain(parameters[self.when]) not in self.when_words:
+            return None
+        value = parameters[self.option]
+        allowed = self._allowed_words(value) if self.kind == "one_of" else self._allowed_number(value, parameters)
+        where = f" where {self.when} is {_plain(parameters[self.when])}" if self.when is not None else ""
+        return f"{_plain(value)}: must be {allowed}{where}" if allowed is not None else None
+
+    def _allowed_words(self, value: ParameterValue) -> str | None:
+        several = "one of " if len(self.words) > 1 else ""
+        return None if _plain(value) in self.words else several + ", ".join(self.words)
+
+    def _allowed_number(self, value: ParameterValue, parameters: Mapping[str, ParameterValue]) -> str | None:
+        number, other = float(value), float(parameters[self.other]) if self.other else 0.0
+        if self.kind == "multiple":
+            return f"a multiple of {self.factor}" if number % self.factor else None
+        if self.kind == "at_least":
+            return f"0, or {_plain(other * self.factor)} and more ({self.other})" if 0 < number < other * self.factor else None
+        last = float(parameters[self.last]) if self.last else 0.0
+        most = {
+            "at_most": other,
+            "product": self.factor // other if other else math.inf,
+            "count_of_ports": (last or _PORT_LAST) - other + 1 if other else math.inf,
+        }[self.kind]
+        beside = f" to {_plain(last or _PORT_LAST)}" if self.last else ""
+        return f"{_plain(most)} at most ({self.other} {_plain(other)}{beside})" if number > most else None
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel: what it measures, its options and metrics, and which program contains it."""
 
@@ -247,6 +294,7 @@ class Kernel:
     metrics: tuple[Metric, ...]
     #: The option that is the size on the x axis of curves; None: the kernel has no size.
     size_option: str | None
+    relations: tuple[Relation, ...] = ()
     #: Somebody else's program, which hpcq-net starts; None: a kernel of our own.
     described: Described | None = None
 
@@ -321,6 +369,12 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
     if option.maximum is not None and number > option.maximum:
         raise ValueError(f"{_written(value, number)} is above {kernel.name}'s maximum {_plain(option.maximum)}")
     return number
+
+
+def related(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> tuple[Relation, str] | None:
+    """The first rule between options that these parameters, all of the kernel's, break, and `FOUND: ALLOWED`."""
+    found = ((relation, relation.refused(parameters)) for relation in kernel.relations)
+    return next(((relation, message) for relation, message in found if message is not None), None)
 
 
 def message_bytes(name: str, parameters: Mapping[str, Any]) -> int | None:
@@ -457,6 +511,10 @@ def _kernel(description: Mapping[str, Any], row: Mapping[str, Any]) -> Kernel:
             for metric in row["metrics"]
         ),
         size_option=row["size_option"],
+        relations=tuple(
+            Relation(**one | {"words": tuple(one["words"]), "when_words": tuple(one["when_words"])})
+            for one in row.get("relations", ())
+        ),
     )
 
 
@@ -502,7 +560,11 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _plain(number: float) -> str:
+def _plain(number: ParameterValue) -> str:
+    if isinstance(number, str):
+        return number
+    if isinstance(number, bool):
+        return str(number).lower()
     return str(int(number)) if number == int(number) else repr(number)
 
 

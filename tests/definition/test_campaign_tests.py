@@ -12,7 +12,7 @@ from hpcq.definition.model import Pattern
 from hpcq.errors import UserError
 from hpcq.gate_kinds.base import GateAgainst
 from hpcq.gate_kinds.registry import gate_kinds
-from hpcq.kernels import kernel, own_kernels
+from hpcq.kernels import complete, kernel, own_kernels
 from tests.definition.definition_texts import (
     GOOD,
     NAMES,
@@ -21,6 +21,7 @@ from tests.definition.definition_texts import (
     TESTS,
     campaign_says,
     here,
+    read,
     refused,
 )
 from tests.definition.test_campaign_files import FORMS
@@ -63,6 +64,106 @@ def test_the_message_of_the_style_page(here: Path) -> None:
     error = refused(read_campaign, "c.yaml", text)
     assert error.message == "c.yaml:9: message_bytes: 65536 is above udp_pingpong's maximum 65507"
     assert error.hint == "split the sweep, or use tcp_pingpong above 65507 bytes"
+
+
+#: A kernel, options that do not go together, the one that is named, and what is said of it. The programs refuse the same
+#: (tests/kernels/test_kernel_refusals.py).
+RELATED = [
+    ("tcp_stream", {"thread_count": 8, "flow_count": 2}, "thread_count", "8: must be 2 at most (flow_count 2)"),
+    ("udp_stream", {"thread_count": 2}, "thread_count", "2: must be 1 at most (flow_count 1)"),
+    ("udp_oneway", {"source_port_last_no": 9}, "source_port_last_no", "9: must be 0 where source_port_first_no is 0"),
+    (
+        "tcp_connect",
+        {"source_port_first_no": 10, "source_port_last_no": 9},
+        "source_port_last_no",
+        "9: must be 0, or 10 and more (source_port_first_no)",
+    ),
+    (
+        "tcp_pingpong",
+        {"source_port_first_no": 10, "source_port_last_no": 12, "flow_count": 4},
+        "flow_count",
+        "4: must be 3 at most (source_port_first_no 10 to 12)",
+    ),
+    (
+        "udp_pingpong",
+        {"source_port_first_no": 65530, "flow_count": 7},
+        "flow_count",
+        "7: must be 6 at most (source_port_first_no 65530 to 65535)",
+    ),
+    ("memory_copy", {"array_bytes": 8, "thread_count": 2}, "array_bytes", "8: must be 0, or 16 and more (thread_count)"),
+    (
+        "mpi_pingpong",
+        {"layout": "strided", "message_bytes": 9},
+        "message_bytes",
+        "9: must be a multiple of 8 where layout is strided",
+    ),
+    (
+        "mpi_pingping",
+        {"call": "persistent", "buffers": "cold"},
+        "buffers",
+        "cold: must be one of hot, separate where call is persistent",
+    ),
+    ("mpi_stream", {"call": "persistent"}, "call", "persistent: must be one of blocking, nonblocking, synchronous"),
+    (
+        "mpi_stream",
+        {"direction": "both", "call": "blocking"},
+        "call",
+        "blocking: must be one of nonblocking, synchronous where direction is both",
+    ),
+    (
+        "mpi_one_sided",
+        {"operation": "accumulate", "message_bytes": 6},
+        "message_bytes",
+        "6: must be a multiple of 4 where operation is accumulate",
+    ),
+    (
+        "mpi_collective",
+        {"operation": "iscan", "message_bytes": 3},
+        "message_bytes",
+        "3: must be a multiple of 4 where operation is iscan",
+    ),
+    (
+        "mpi_collective",
+        {"node_count": 64, "message_bytes": "64MiB"},
+        "message_bytes",
+        "67108864: must be 33554431 at most (node_count 64)",
+    ),
+    ("mpi_sort", {"node_count": 8, "element_count": 7}, "element_count", "7: must be 0, or 8 and more (node_count)"),
+]
+
+
+@pytest.mark.promise("Options of a kernel that do not go together are refused by `hpcq check`, at their line.")
+@pytest.mark.parametrize(("name", "options", "option", "said"), RELATED)
+def test_options_that_do_not_go_together(here: Path, name: str, options: dict[str, object], option: str, said: str) -> None:
+    lines = "".join(f"      {key}: {value}\n" for key, value in options.items())
+    line_no = 7 + list(options).index(option)
+    found = campaign_says(GOOD + f"tests:\n  - kernel: {name}\n    parameters:\n{lines}")
+    assert found == [f"c.yaml:{line_no}: {option}: {said}"]
+
+
+def test_a_sweep_of_options_that_do_not_go_together_says_how_to_leave_them_out(here: Path) -> None:
+    text = GOOD + "tests:\n  - kernel: tcp_stream\n    matrix:\n      flow_count: [1, 8]\n      thread_count: [1, 4]\n"
+    error = refused(read_campaign, "c.yaml", text)
+    assert error.message == "c.yaml:8: thread_count: 4: must be 1 at most (flow_count 1)"
+    assert error.hint == "an exclude leaves out what does not go together"
+    kept = read(text + "    exclude: [{flow_count: 1, thread_count: 4}]\n")
+    assert [(test.parameters["flow_count"], test.parameters["thread_count"]) for test in kept.tests] == [(1, 1), (8, 1), (8, 4)]
+
+
+def test_an_option_that_stands_nowhere_is_named_at_the_one_that_does(here: Path) -> None:
+    text = GOOD + "tests:\n  - kernel: tcp_stream\n    parameters:\n      source_port_first_no: 65535\n      flow_count: 2\n"
+    assert campaign_says(text) == ["c.yaml:8: flow_count: 2: must be 1 at most (source_port_first_no 65535 to 65535)"]
+    text = GOOD + "tests:\n  - kernel: mpi_matrix_multiply\n    parameters: {node_count: 65536}\n"
+    rows = complete(kernel("mpi_matrix_multiply"), {})["matrix_row_count"]
+    said = f"matrix_row_count: {rows}: must be 0, or 65536 and more (node_count)"
+    assert campaign_says(text) == [f"c.yaml:6: node_count: {said}"]
+
+
+def test_every_operation_that_reduces_takes_whole_words() -> None:
+    relation = kernel("mpi_collective").relations[0]
+    operation = kernel("mpi_collective").option("operation")
+    assert operation is not None
+    assert set(relation.when_words) == {one for one in operation.choices if "reduce" in one or one.endswith("scan")}
 
 
 OPTIONS = f"valid are {', '.join(option.name for option in kernel('tcp_stream').options)}"

@@ -112,9 +112,12 @@ def _udp_port_taken(port: int) -> bool:
     ("options", "message"),
     [
         ({"source_port_first_no": 65536}, "source_port_first_no: found 65536: allowed: integer 0 to 65535 no"),
-        ({"source_port_last_no": 9}, "source_port_last_no: found 9: allowed: 0 without source_port_first_no"),
-        ({"source_port_first_no": 10, "source_port_last_no": 9}, "source_port_last_no: found 9: allowed: 0, or 10 to 65535"),
-        ({"source_port_first_no": 65535, "flow_count": 2}, "flow_count: found 2: allowed: 1 to 1 with the source ports"),
+        ({"source_port_last_no": 9}, "source_port_last_no: found 9: allowed: 0 where source_port_first_no is 0"),
+        (
+            {"source_port_first_no": 10, "source_port_last_no": 9},
+            "source_port_last_no: found 9: allowed: 10 and more (source_port_first_no)",
+        ),
+        ({"source_port_first_no": 65535, "flow_count": 2}, "flow_count: found 2: allowed: 1 at most with the source ports"),
         ({"client_numa_index": 1024}, "client_numa_index: found 1024: allowed: integer -1 to 1023"),
         ({"client_numa_index": 1023}, "client_numa_index: found 1023: allowed on this client: -1, 0"),
         ({"bind_device": "no such"}, "bind_device: found no such: allowed: name of a-z, 0-9, _, . and -, 15 at most"),

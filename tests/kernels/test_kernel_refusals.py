@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.kernels import kernel
+from tests.definition.test_campaign_tests import RELATED
 from tests.kernels.kernel_programs import INSTANT, SOURCES, Programs, Server
 from tools import kernel_reference
 
@@ -28,6 +30,18 @@ def test_out_of_range_is_usage(server: Server, kernel: str, options: dict[str, o
     assert done.err.startswith(f"error: {kernel}: {message}")
     assert (done.line["valid"], done.line["exit_code"], done.line["metrics"]) == (False, 2, {})
     assert done.line["error"] == {"state": kernel, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "option", "said"), [row for row in RELATED if kernel(row[0]).program == "hpcq-net"]
+)
+def test_the_program_refuses_what_check_refuses(
+    server: Server, name: str, options: dict[str, object], option: str, said: str
+) -> None:
+    done = server.run(name, **options)
+    assert done.rc == 2
+    assert done.err.startswith(f"error: {name}: {option}: found {said.partition(':')[0]}: allowed: ")
+    assert server.serves()
 
 
 def test_unknown_words_name_the_valid_ones(server: Server, programs: Programs) -> None:

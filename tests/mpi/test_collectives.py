@@ -114,7 +114,11 @@ def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
     [
         (1, {}, "found 1 rank: allowed for barrier: 2 and more"),
         (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, one per node"),
-        (2, {"operation": "scan", "message_bytes": 3}, "message_bytes: found 3: allowed for scan: a multiple of 4"),
+        (
+            2,
+            {"operation": "scan", "message_bytes": 3},
+            "message_bytes: found 3: allowed: a multiple of 4 where operation is scan",
+        ),
     ],
 )
 def test_what_it_cannot_do_it_refuses(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:

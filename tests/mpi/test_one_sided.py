@@ -49,7 +49,7 @@ def test_what_did_not_arrive_makes_a_result_invalid(launched: Launched, tmp_path
 
 def test_words_are_whole(launched: Launched) -> None:
     done = launched.run("mpi_one_sided", operation="accumulate", message_bytes=6)
-    assert done.line["error"]["message"] == "message_bytes: found 6: allowed for accumulate: a multiple of 4"
+    assert done.line["error"]["message"] == "message_bytes: found 6: allowed: a multiple of 4 where operation is accumulate"
     assert (done.line["valid"], done.line["exit_code"]) == (False, 2)
 
 

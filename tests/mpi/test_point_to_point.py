@@ -20,7 +20,7 @@ def test_every_call_brings_what_was_sent(launched: Launched, kernel: str, call: 
     if (kernel, call) == ("mpi_stream", "persistent"):
         done = launched.run(kernel, call=call)
         assert done.rc != 0
-        assert "call: found persistent: allowed with direction client_to_server: blocking" in done.line["error"]["message"]
+        assert "call: found persistent: allowed: blocking nonblocking synchronous" in done.line["error"]["message"]
         return
     done = launched.run(kernel, call=call, message_bytes=100_000, validate="true", source="any")
     assert done.rc == 0, done.err
@@ -97,4 +97,4 @@ def test_what_came_otherwise_than_it_was_sent_makes_a_result_invalid(
 
 def test_persistent_requests_keep_their_buffer(launched: Launched) -> None:
     done = launched.run("mpi_pingpong", call="persistent", buffers="cold")
-    assert done.line["error"]["message"] == "buffers: found cold: allowed with call persistent: hot separate"
+    assert done.line["error"]["message"] == "buffers: found cold: allowed: hot separate where call is persistent"

@@ -75,6 +75,7 @@ from hpcq.kernels import (
     kernels,
     option_value,
     own_kernels,
+    related,
     sweep_sizes,
     unknown_name,
 )
@@ -874,6 +875,25 @@ def _check_kernel_name(document: Document, entry: object, place: Place, valid: S
         document.complain((*place, "kernel"), *unknown_name("kernel", name, valid))
 
 
+def _check_related(kernel: Kernel, points: Sequence[_Point], document: Document, place: Place) -> bool:
+    """Complain about options that do not go together, at the one that stands in the file."""
+    for point in points:
+        found = related(kernel, point)
+        if found is None:
+            continue
+        relation, message = found
+        entry = document.data["tests"][place[1]]
+        names = [name for name in (relation.option, relation.other, relation.last, relation.when) if name is not None]
+        mappings = [(*place, key) for key in ("parameters", "matrix", "zip") if isinstance(entry.get(key), dict)]
+        written = [(*at, name) for name in names for at in mappings if name in entry[at[2]]]
+        swept = "an exclude leaves out what does not go together" if len(points) > 1 or "matrix" in entry else None
+        at = written[0] if written else place
+        message = message if at[-1] == relation.option else f"{relation.option}: {message}"
+        document.complain(at, message, swept, at_key=bool(written))
+        return False
+    return True
+
+
 def _read_test(document: Document, section: TestSection, place: Place, before: int, valid: Sequence[str]) -> list[Test]:
     _check_kernel_name(document, {"kernel": section.kernel}, place, valid)
     if not document.clean(place):
@@ -897,6 +917,8 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
             points = [{**parameters, SIZE_OPTION: size} for size in sweep_sizes(kernel, parameters)] or [parameters]
         except ValueError as error:
             document.complain(place, str(error))
+            continue
+        if not _check_related(kernel, points, document, place):
             continue
         tests += [
             Test(first_no + no, kernel.name, kernel.program, one, timeout_s, measured_by=first_no if no else 0)

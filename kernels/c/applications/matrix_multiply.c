@@ -32,6 +32,8 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMMON(struct multiply_options),
 };
 
+static const struct option_relation relations[] = {{"matrix_row_count", RELATION_AT_LEAST, .other = "node_count"}};
+
 struct multiply_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
@@ -309,7 +311,7 @@ const struct kernel kernel_mpi_matrix_multiply = {
         "time of any rank. Calls of MPI within are timed at every rank. Every product is checked afterwards, not "
         "timed: A(Br) = Cr for a random vector r, within what rounding explains. Then rank 0 multiplies the same "
         "matrices alone. More rows make more computing per byte: small matrices show the link, large ones the CPUs.",
-    .options = OPTION_TABLE(option_rows, struct multiply_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct multiply_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct multiply_metrics),
     .state_bytes = sizeof(struct multiply),
     .round_trips = true,

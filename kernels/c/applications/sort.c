@@ -35,6 +35,8 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMMON(struct sort_options),
 };
 
+static const struct option_relation relations[] = {{"element_count", RELATION_AT_LEAST, .other = "node_count"}};
+
 struct sort_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
@@ -203,7 +205,7 @@ const struct kernel kernel_mpi_sort = {
         "that are noise divide evenly. Equal keys all go to one rank, as with few or skewed ones; sorted ones leave "
         "hardly any element to move, reversed ones move nearly all.",
     .size_option = "element_bytes",
-    .options = OPTION_TABLE(option_rows, struct sort_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct sort_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct sort_metrics),
     .state_bytes = sizeof(struct sort),
     .round_trips = true,

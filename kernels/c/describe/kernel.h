@@ -16,6 +16,7 @@
 #include "base/placed.h"
 #include "describe/metrics.h"
 #include "describe/options.h"
+#include "describe/relations.h"
 
 struct run;
 
@@ -196,8 +197,10 @@ struct common_metrics {
                       "system calls on the test channel at the server: to send, to receive, to wait")
 
 #define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-#define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type), NULL}
-#define OPTION_TABLE_WITH(rows, type, defaults) {rows, ROW_COUNT(rows), sizeof(type), defaults}
+#define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type), NULL, NULL, 0}
+#define OPTION_TABLE_WITH(rows, type, defaults) {rows, ROW_COUNT(rows), sizeof(type), defaults, NULL, 0}
+#define OPTION_TABLE_RELATED(rows, type, defaults, relations)                                                          \
+    {rows, ROW_COUNT(rows), sizeof(type), defaults, relations, ROW_COUNT(relations)}
 #define METRIC_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type)}
 
 extern const struct kernel kernel_tcp_stream;

@@ -36,7 +36,7 @@ static void option_store(const struct option_row *row, void *options, double val
         *(int64_t *)(void *)field = (int64_t)value;
 }
 
-static double option_load(const struct option_row *row, const void *options)
+double option_load(const struct option_row *row, const void *options)
 {
     const char *field = (const char *)options + row->offset;
     if (row->type == OPTION_NUMBER)

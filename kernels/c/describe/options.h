@@ -45,6 +45,8 @@ struct option_table {
     size_t count;
     size_t struct_bytes;
     const struct option_default *defaults; /* ends with a NULL name; NULL: none */
+    const struct option_relation *relations;
+    size_t relation_count;
 };
 
 void options_default(const struct option_table *table, void *options);
@@ -52,6 +54,7 @@ const struct option_row *options_find(const struct option_table *table, const ch
 /* Sets one option from text. The failure says `name: found: allowed`. */
 bool options_set(const struct option_table *table, void *options, const char *name, const char *value,
                  struct failure *failure);
+double option_load(const struct option_row *row, const void *options); /* a number, a choice's index; no name */
 void options_value(const struct option_row *row, const void *options, struct text *out);     /* the wire form */
 void options_echo(const struct option_table *table, const void *options, struct text *json); /* one JSON object */
 void options_describe(const struct option_table *table, struct text *json);                  /* a JSON list */

@@ -27,6 +27,8 @@ static void kernel_describe(const struct kernel *kernel, struct text *json)
     json_string(json, kernel->size_option);
     json_key(json, "options");
     options_describe(&kernel->options, json);
+    json_key(json, "relations");
+    relations_describe(&kernel->options, json);
     json_key(json, "metrics");
     metrics_describe(&kernel->metrics, json);
     json_close(json, '}');
@@ -56,6 +58,9 @@ static void kernel_help(const struct program *program, const struct kernel *kern
 {
     text_print(out, "%s %s: %s\n\n%s\n\noptions:\n", program->name, kernel->name, kernel->summary, kernel->method);
     options_help(&kernel->options, out);
+    if (kernel->options.relation_count)
+        text_print(out, "\nof these, each beside the others:\n");
+    relations_help(&kernel->options, out);
     text_print(out, "\nmetrics:\n");
     metrics_help(&kernel->metrics, out);
 }

@@ -260,7 +260,7 @@ static bool client_measure(struct run *run, void *context)
         run->timeout_s = fmax(0.001, (double)clock_remaining_ms(client->deadline_ns) / 1e3);
     run->deadline_ns = clock_now_ns() + clock_ns_from_s(run->timeout_s);
     run->programs_path = place->programs_path;
-    if (!client_joined(run, client))
+    if (!relations_hold(&run->kernel->options, run->options, &run->failure) || !client_joined(run, client))
         return false;
     run->is_active = !(run->kernel->server_sends && run->kernel->server_sends(run->options));
     run->both_send = run->kernel->both_send && run->kernel->both_send(run->options);

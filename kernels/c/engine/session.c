@@ -24,6 +24,8 @@ static bool session_options(struct run *run, const struct received *message)
     while ((name = received_next(message, "option.", &cursor, &value)))
         if (!options_set(&run->kernel->options, run->options, name, value, &run->failure))
             return false;
+    if (!relations_hold(&run->kernel->options, run->options, &run->failure))
+        return false;
     run->keep.evidence_asked = received_unsigned(message, "evidence_full");
     run->keep.raw_asked = received_unsigned(message, "raw");
     double timeout_s = received_number(message, "timeout_s");

@@ -147,8 +147,6 @@ static bool udp_client_sockets(struct run *run, const struct socket_settings *se
 {
     struct address to = run->peer;
     unsigned port = 0;
-    if (!sockets_source_fits(run, settings, count))
-        return false;
     address_set_port(&to, run->test_port);
     while (flows->count < count) {
         int *descriptor = &flows->list[flows->count++].descriptor;

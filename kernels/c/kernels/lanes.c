@@ -111,15 +111,12 @@ static bool lanes_place(struct lanes *lanes, enum lane_place place)
     return true;
 }
 
-bool lanes_open(struct run *run, struct lanes *lanes, const struct lane_settings *settings, size_t flow_count,
+bool lanes_open(struct run *run, struct lanes *lanes, const struct lane_settings *settings,
                 bool (*part_of)(struct run *run, void *state, size_t index, size_t count),
                 void (*part_close)(void *state))
 {
     size_t count = (size_t)settings->thread_count;
     *lanes = (struct lanes){.run = run, .count = 1, .part_close = part_close};
-    if (count > flow_count)
-        return fail(&run->failure, EXIT_USAGE, "thread_count: found %zu: allowed: 1 to %zu (flow_count)", count,
-                    flow_count);
     pthread_mutex_init(&lanes->mutex, NULL);
     pthread_cond_init(&lanes->changed, NULL);
     lanes->list = memory_new(count, sizeof *lanes->list);

@@ -41,6 +41,7 @@ struct lane_metrics {
          "where threads run: as_is (as the system puts them), nic_node (on the CPUs of the interface's NUMA node, "    \
          "one after the other), each (on the CPUs that the process may use, one after the other, from "                \
          "client_cpu_index and server_cpu_index on, if given)"}
+#define RELATION_LANES {"thread_count", RELATION_AT_MOST, .other = "flow_count"}
 #define METRIC_ROWS_LANES(type)                                                                                        \
     {"client_busiest_thread_ratio", BETTER_NONE, offsetof(type, lanes.client_busiest_thread_ratio),                    \
      "with thread_count: CPU time of the client's busiest thread over the measurement (1.0: its core is full)"},       \
@@ -74,7 +75,7 @@ struct lanes {
 
 /* Once flows are open. part_of: makes the state of the kernel for a thread, with its flows, also that of the first;
  * part_close: takes back what it took, but not the flows. */
-bool lanes_open(struct run *run, struct lanes *lanes, const struct lane_settings *settings, size_t flow_count,
+bool lanes_open(struct run *run, struct lanes *lanes, const struct lane_settings *settings,
                 bool (*part_of)(struct run *run, void *state, size_t index, size_t count),
                 void (*part_close)(void *state));
 void lanes_begin(struct lanes *lanes); /* a phase starts: each thread's state forgets the one before */

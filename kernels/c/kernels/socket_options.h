@@ -92,6 +92,12 @@ struct socket_settings {
         DEVICE_ROW(type, client_bind_device, "bind_device of the client alone; system: as bind_device says"),          \
         DEVICE_ROW(type, server_bind_device, "bind_device of the server alone; system: as bind_device says"),
 
+#define RELATIONS_SOURCE                                                                                               \
+    {"source_port_last_no", RELATION_ONE_OF, .words = "0", .when = "source_port_first_no", .when_words = "0"},         \
+        {"source_port_last_no", RELATION_AT_LEAST, .other = "source_port_first_no"}
+#define RELATION_FLOWS                                                                                                 \
+    {"flow_count", RELATION_COUNT_OF_PORTS, .other = "source_port_first_no", .last = "source_port_last_no"}
+
 /* The rows of a kernel's option table, each with its comma. */
 #define OPTION_ROWS_TCP(type)                                                                                          \
     OPTION_ROW_IDLE(type),                                                                                             \

@@ -45,22 +45,6 @@ bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings,
     return true;
 }
 
-bool sockets_source_fits(struct run *run, const struct socket_settings *settings, size_t count)
-{
-    int64_t first = settings->source_port_first_no, last = settings->source_port_last_no;
-    if (!first && last)
-        return fail(&run->failure, EXIT_USAGE,
-                    "source_port_last_no: found %lld: allowed: 0 without source_port_first_no", (long long)last);
-    if (last && last < first)
-        return fail(&run->failure, EXIT_USAGE, "source_port_last_no: found %lld: allowed: 0, or %lld to 65535",
-                    (long long)last, (long long)first);
-    int64_t room = first ? (last ? last : 65535) - first + 1 : 65535;
-    return (int64_t)count <= room ||
-           fail(&run->failure, EXIT_USAGE,
-                "flow_count: found %zu: allowed: 1 to %lld with the source ports %lld to %lld", count, (long long)room,
-                (long long)first, (long long)(last ? last : 65535));
-}
-
 bool sockets_bind_source(struct run *run, const struct socket_settings *settings, int descriptor, unsigned *next)
 {
     struct address from = run->local;
@@ -179,8 +163,6 @@ static bool tcp_join_all(struct run *run, const struct socket_settings *settings
                          uint64_t deadline_ns)
 {
     unsigned port = 0;
-    if (!sockets_source_fits(run, settings, count))
-        return false;
     while (flows->count < count) {
         int *descriptor = &flows->list[flows->count++].descriptor;
         if (!tcp_join(run, settings, descriptor, &port, deadline_ns))

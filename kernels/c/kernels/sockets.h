@@ -12,8 +12,6 @@ bool sockets_timeout(struct run *run, int descriptor, double seconds);
 /* The client's end of a flow: its address, and the port that the options name. *next: 0 for the first flow; then where
  * the next one begins to search. */
 bool sockets_bind_source(struct run *run, const struct socket_settings *settings, int descriptor, unsigned *next);
-/* Whether so many flows find a port. */
-bool sockets_source_fits(struct run *run, const struct socket_settings *settings, size_t count);
 
 /* Many flows are more files than the soft limit lets a process have. */
 void sockets_files(size_t count);

@@ -24,6 +24,8 @@ static const struct option_row option_rows[] = {
                       "a connection that is not made and answered in this time has failed"),
     OPTION_ROWS_TCP(struct tcp_connect_options)};
 
+static const struct option_relation relations[] = {RELATIONS_SOURCE};
+
 struct tcp_connect_metrics {
     struct common_metrics common;
     struct round_trip_metrics round_trip;
@@ -65,8 +67,6 @@ static bool tcp_connect_open(struct run *run)
     control_token(&run->control, state->token);
     state->to = run->peer;
     address_set_port(&state->to, run->test_port);
-    if (!run->is_server && !sockets_source_fits(run, &((const struct tcp_connect_options *)run->options)->sockets, 1))
-        return false;
     return !run->is_server || fcntl(state->listener, F_SETFL, O_NONBLOCK) == 0 ||
            fail_system(&run->failure, "O_NONBLOCK");
 }
@@ -251,7 +251,7 @@ const struct kernel kernel_tcp_connect = {
         "to return: one round trip and the work of both kernels. Then it sends the session's token and waits for one "
         "byte, so that the server's accept() is part of the rate. Both ends leave by a reset, so that no pair of ports "
         "stays behind.",
-    .options = OPTION_TABLE(option_rows, struct tcp_connect_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct tcp_connect_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_connect_metrics),
     .state_bytes = sizeof(struct tcp_connect),
     .round_trips = true,

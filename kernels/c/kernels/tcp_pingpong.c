@@ -32,6 +32,8 @@ static const struct option_row option_rows[] = {
 
 static const struct option_default option_defaults[] = {{"no_delay", 1}, {NULL, 0}};
 
+static const struct option_relation relations[] = {RELATION_FLOWS, RELATIONS_SOURCE};
+
 struct tcp_pingpong_metrics {
     struct common_metrics common;
     struct round_trip_metrics round_trip;
@@ -323,7 +325,7 @@ const struct kernel kernel_tcp_pingpong = {
         "sample is the full round trip, not half of it. With rate_pps a round trip begins when its request was due, "
         "whether or not it could be sent then. By default one message is under way at a time, with blocking calls.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE_WITH(option_rows, struct tcp_pingpong_options, option_defaults),
+    .options = OPTION_TABLE_RELATED(option_rows, struct tcp_pingpong_options, option_defaults, relations),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_pingpong_metrics),
     .state_bytes = sizeof(struct tcp_pingpong),
     .round_trips = true,

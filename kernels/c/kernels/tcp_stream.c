@@ -41,6 +41,8 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMPANION(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
+static const struct option_relation relations[] = {RELATION_LANES, RELATION_FLOWS, RELATIONS_SOURCE};
+
 struct tcp_stream_metrics {
     struct common_metrics common;
     double throughput_bps, sent_bps, sent_count, sent_bytes, received_bytes, retransmit_count, tcp_round_trip_ns,
@@ -164,7 +166,7 @@ static bool tcp_stream_open(struct run *run)
     for (size_t i = 0; i < state->all.count; i++)
         if (!sockets_timeout(run, state->all.list[i].descriptor, block_limit_s))
             return false;
-    return lanes_open(run, &state->lanes, &options->lanes, state->all.count, tcp_stream_part, tcp_stream_part_close);
+    return lanes_open(run, &state->lanes, &options->lanes, tcp_stream_part, tcp_stream_part_close);
 }
 
 /* Of what TCP_INFO says of each flow. */
@@ -425,7 +427,7 @@ const struct kernel kernel_tcp_stream = {
         "first read over the time from their arrival, as the kernel stamped it, to the last read before the stop (to "
         "the very last when over half came later).",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE(option_rows, struct tcp_stream_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct tcp_stream_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_stream_metrics),
     .state_bytes = sizeof(struct tcp_stream),
     .server_sends = tcp_stream_server_sends,

@@ -50,6 +50,8 @@ static const struct option_row option_rows[] = {
 static const struct option_default option_defaults[] = {
     {"receive_buffer_bytes", 4194304}, {"do_not_fragment", 1}, {NULL, 0}};
 
+static const struct option_relation relations[] = {RELATIONS_SOURCE};
+
 struct udp_dispersion_metrics {
     struct common_metrics common;
     double capacity_bps, capacity_p25_bps, capacity_p75_bps, dispersion_p50_ns, sender_dispersion_p50_ns,
@@ -365,7 +367,7 @@ const struct kernel kernel_udp_dispersion = {
         "Trains that are not whole, or that the sender itself may have spaced, are left out. The result is invalid "
         "where the sender is not faster than the path, or arrivals are stamped together.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE_WITH(option_rows, struct udp_dispersion_options, option_defaults),
+    .options = OPTION_TABLE_RELATED(option_rows, struct udp_dispersion_options, option_defaults, relations),
     .metrics = METRIC_TABLE(metric_rows, struct udp_dispersion_metrics),
     .state_bytes = sizeof(struct udp_dispersion),
     .server_sends = udp_dispersion_server_sends,

@@ -36,6 +36,8 @@ static const struct option_row option_rows[] = {
 
 static const struct option_default option_defaults[] = {{"receive_buffer_bytes", 4194304}, {NULL, 0}};
 
+static const struct option_relation relations[] = {RELATIONS_SOURCE};
+
 struct udp_oneway_metrics {
     struct common_metrics common;
     double sent_count, received_count, lost_count, lost_ratio, loss_run_count, loss_run_max_count, reordered_count,
@@ -295,7 +297,7 @@ const struct kernel kernel_udp_oneway = {
         "number and each transit time, from the sender's stamp to the kernel's own stamp of the arrival. The clocks of "
         "the ends need not agree: only differences of transit times are reported.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE_WITH(option_rows, struct udp_oneway_options, option_defaults),
+    .options = OPTION_TABLE_RELATED(option_rows, struct udp_oneway_options, option_defaults, relations),
     .metrics = METRIC_TABLE(metric_rows, struct udp_oneway_metrics),
     .state_bytes = sizeof(struct udp_oneway),
     .server_sends = udp_oneway_server_sends,

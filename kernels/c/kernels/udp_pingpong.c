@@ -32,6 +32,8 @@ static const struct option_row option_rows[] = {
                       "a reply that takes longer counts as lost, or as late if it still comes"),
     OPTION_ROWS_UDP(struct udp_pingpong_options)};
 
+static const struct option_relation relations[] = {RELATION_FLOWS, RELATIONS_SOURCE};
+
 struct udp_pingpong_metrics {
     struct common_metrics common;
     struct round_trip_metrics round_trip;
@@ -338,7 +340,7 @@ const struct kernel kernel_udp_pingpong = {
         "whether or not it could be sent then. A datagram without a reply costs reply_timeout_s and counts as lost; "
         "the next one follows.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE(option_rows, struct udp_pingpong_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct udp_pingpong_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct udp_pingpong_metrics),
     .state_bytes = sizeof(struct udp_pingpong),
     .round_trips = true,

@@ -44,6 +44,8 @@ static const struct option_row option_rows[] = {
 static const struct option_default option_defaults[] = {
     {"receive_buffer_bytes", 4194304}, {"duration_s", 30}, {"warmup_s", 0}, {NULL, 0}};
 
+static const struct option_relation relations[] = {RELATIONS_SOURCE};
+
 struct udp_rate_search_metrics {
     struct common_metrics common;
     struct search_metrics search;
@@ -315,7 +317,7 @@ const struct kernel kernel_udp_rate_search = {
         "was fine, and between fine and lossy rates, until these are within resolution_ratio; the last one repeats the "
         "highest fine rate for twice as long. duration_s bounds the whole search.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE_WITH(option_rows, struct udp_rate_search_options, option_defaults),
+    .options = OPTION_TABLE_RELATED(option_rows, struct udp_rate_search_options, option_defaults, relations),
     .metrics = METRIC_TABLE(metric_rows, struct udp_rate_search_metrics),
     .state_bytes = sizeof(struct udp_rate_search),
     .server_sends = udp_rate_search_server_sends,

@@ -60,6 +60,8 @@ struct udp_way {
         duplicate_count, socket_drop_count, jitter_ns, pacing_slip_count, pacing_late_max_ns;
 };
 
+static const struct option_relation relations[] = {RELATION_LANES, RELATION_FLOWS, RELATIONS_SOURCE};
+
 struct udp_stream_metrics {
     struct common_metrics common;
     struct udp_way way, back;
@@ -207,7 +209,7 @@ static bool udp_stream_open(struct run *run)
     return companion_open(run, &options->companion, &options->sockets, &state->companion) &&
            sockets_udp_open(run, &options->sockets, (size_t)options->message_bytes, &state->listener, &state->all,
                             (size_t)options->flow_count) &&
-           lanes_open(run, &state->lanes, &options->lanes, state->all.count, udp_stream_part, udp_stream_part_close);
+           lanes_open(run, &state->lanes, &options->lanes, udp_stream_part, udp_stream_part_close);
 }
 
 static void udp_stream_begin(struct run *run)
@@ -509,7 +511,7 @@ const struct kernel kernel_udp_stream = {
         "loss is known exactly. The rate is the receiver's, from its first datagram to its last. Where one call takes "
         "many datagrams, they leave when the first of them is due.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE_WITH(option_rows, struct udp_stream_options, option_defaults),
+    .options = OPTION_TABLE_RELATED(option_rows, struct udp_stream_options, option_defaults, relations),
     .metrics = METRIC_TABLE(metric_rows, struct udp_stream_metrics),
     .state_bytes = sizeof(struct udp_stream),
     .server_sends = udp_stream_server_sends,

@@ -49,6 +49,9 @@ struct rates {
     double copy[3], scale[3], add[3], triad[3];
 };
 
+static const struct option_relation relations[] = {
+    {"array_bytes", RELATION_AT_LEAST, .other = "thread_count", .factor = sizeof(double)}};
+
 struct memory_metrics {
     struct common_metrics common;
     struct rates client, server;
@@ -363,7 +366,7 @@ const struct kernel kernel_memory_copy = {
         "of the last thread; in bits per second, so STREAM's MB/s times 8e6. The client measures in the first half of "
         "the time, the server in the second one; nothing crosses the network meanwhile. Afterwards each element must "
         "be what the passes make of it.",
-    .options = OPTION_TABLE(option_rows, struct memory_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct memory_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct memory_metrics),
     .state_bytes = sizeof(struct memory),
     .listen = memory_listen,

@@ -46,6 +46,12 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMMON(struct collective_options),
 };
 
+/* The words are those of the rows that reduce (collective_rows.c). */
+static const struct option_relation relations[] = {
+    {"message_bytes", RELATION_MULTIPLE, .factor = WORD_BYTES, .when = "operation",
+     .when_words = "reduce allreduce reduce_scatter scan ireduce iallreduce ireduce_scatter iscan"},
+    {"message_bytes", RELATION_PRODUCT, .other = "node_count", .factor = INT_MAX}};
+
 struct collective_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
@@ -108,9 +114,6 @@ static bool collective_refuse(struct run *run, const struct collective_options *
     if (options->node_count && options->node_count != rank_count)
         return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, one per node", rank_count,
                     (long long)options->node_count);
-    if (row->reduces && options->message_bytes % WORD_BYTES)
-        return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed for %s: a multiple of %d",
-                    (long long)options->message_bytes, row->name, WORD_BYTES);
     if (options->message_bytes * rank_count > INT_MAX)
         return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed with %d ranks: 0 to %d",
                     (long long)options->message_bytes, rank_count, INT_MAX / rank_count);
@@ -340,7 +343,7 @@ const struct kernel kernel_mpi_collective = {
         "beforehand; times are gathered after the batch. Data lie in the same places each time. message_bytes is what "
         "one rank gives one other, so alltoall and gather move more with more ranks.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE(option_rows, struct collective_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct collective_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct collective_metrics),
     .state_bytes = sizeof(struct collective),
     .round_trips = true,

@@ -209,7 +209,8 @@ static bool mpi_measure(struct run *run, const char *interface)
     run->is_active = !run->is_server;
     MPI_Comm_set_errhandler(mpi_run_communicator(run), MPI_ERRORS_RETURN);
     bool ok = mpi_fits(run); /* all ranks: before anything that may fail at one of them */
-    ok = ok && (!interface || address_of_interface(interface, AF_UNSPEC, &local, &run->failure)) && run_pin(run) &&
+    ok = ok && relations_hold(&run->kernel->options, run->options, &run->failure) &&
+         (!interface || address_of_interface(interface, AF_UNSPEC, &local, &run->failure)) && run_pin(run) &&
          run->kernel->open(run);
     if (!mpi_agree(run, ok))
         return false;

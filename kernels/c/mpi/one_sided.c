@@ -39,6 +39,9 @@ static const struct option_row option_rows[] = {
                        "check every byte where it was to arrive; barriers then stand between operations"),
 };
 
+static const struct option_relation relations[] = {
+    {"message_bytes", RELATION_MULTIPLE, .factor = WORD_BYTES, .when = "operation", .when_words = "accumulate"}};
+
 struct one_sided_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
@@ -109,9 +112,6 @@ static bool one_sided_open(struct run *run)
     state->bytes = (size_t)options->message_bytes;
     state->count = (int)(state->operation == ACCUMULATE ? options->message_bytes / WORD_BYTES : options->message_bytes);
     state->communicator = mpi_run_communicator(run);
-    if (state->operation == ACCUMULATE && state->bytes % WORD_BYTES)
-        return fail(&run->failure, EXIT_USAGE, "message_bytes: found %zu: allowed for accumulate: a multiple of %d",
-                    state->bytes, WORD_BYTES);
     times_new(&state->times);
     state->local = run_buffer(run, state->bytes);
     /* The library allocates: such memory may be registered with the network card. Whole pages: on one node MPICH 4.0.2
@@ -289,7 +289,7 @@ const struct kernel kernel_mpi_one_sided = {
         "operation is done at both ranks. Data lie in the same places each time. Between batches rank 1 waits within "
         "MPI, where a library that needs its help can go on. Batches are those of mpi_pingpong.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE(option_rows, struct one_sided_options),
+    .options = OPTION_TABLE_RELATED(option_rows, struct one_sided_options, NULL, relations),
     .metrics = METRIC_TABLE(metric_rows, struct one_sided_metrics),
     .state_bytes = sizeof(struct one_sided),
     .round_trips = true,

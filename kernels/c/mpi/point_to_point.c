@@ -87,16 +87,24 @@ static const struct metric_row stream_rows[] = {
     METRIC_ROWS_COMMON(struct exchange_metrics),
 };
 
+#define RELATION_STRIDED                                                                                               \
+    {"message_bytes", RELATION_MULTIPLE, .factor = ELEMENT_BYTES, .when = "layout", .when_words = "strided"}
+
+static const struct option_relation exchange_relations[] = {
+    RELATION_STRIDED,
+    {"buffers", RELATION_ONE_OF, .words = "hot separate", .when = "call", .when_words = "persistent"}};
+
+static const struct option_relation stream_relations[] = {
+    RELATION_STRIDED,
+    {"call", RELATION_ONE_OF, .words = "blocking nonblocking synchronous"},
+    {"call", RELATION_ONE_OF, .words = "nonblocking synchronous", .when = "direction", .when_words = "both"}};
+
 static bool p2p_type(struct run *run, struct p2p *state, const struct p2p_options *options)
 {
     state->type = MPI_BYTE;
     state->count = (int)options->message_bytes;
     if (!options->layout)
         return true;
-    if (options->message_bytes % ELEMENT_BYTES)
-        return fail(&run->failure, EXIT_USAGE,
-                    "message_bytes: found %lld: allowed with layout strided: a multiple of %d",
-                    (long long)options->message_bytes, ELEMENT_BYTES);
     int blocks = (int)(options->message_bytes / ELEMENT_BYTES);
     state->count = 1;
     state->has_type = true;
@@ -119,9 +127,6 @@ static bool p2p_open(struct run *run, int (*exchange)(struct p2p *, bool), bool 
     state->window = (int)options->window_count;
     state->validate = options->validate;
     state->persistent_send = state->persistent_receive = MPI_REQUEST_NULL;
-    if (state->call == CALL_PERSISTENT && policy > BUFFERS_SEPARATE)
-        return fail(&run->failure, EXIT_USAGE, "buffers: found %s: allowed with call persistent: hot separate",
-                    buffer_policies[policy]);
     if (!p2p_type(run, state, options))
         return false;
     buffers_new(run, &state->buffers,
@@ -151,11 +156,6 @@ static bool pingping_open(struct run *run)
 
 static bool stream_open(struct run *run)
 {
-    const struct p2p_options *options = run->options;
-    if (options->call == CALL_PERSISTENT || (options->call == CALL_BLOCKING && options->direction == BOTH))
-        return fail(&run->failure, EXIT_USAGE, "call: found %s: allowed with direction %s: %s", calls[options->call],
-                    directions[options->direction],
-                    options->direction == BOTH ? "nonblocking synchronous" : "blocking nonblocking synchronous");
     return p2p_open(run, p2p_stream, false);
 }
 
@@ -285,7 +285,7 @@ const struct kernel kernel_mpi_pingpong = {
         "round trip, from the end of the one before, not half of it. One message is under way at a time, by default "
         "from and into the same (cache-warm) buffer, with MPI_Send() and MPI_Recv(). Ranks agree on the number of "
         "operations of each batch of some 10 ms beforehand; the first of a batch is not measured.",
-    .options = OPTION_TABLE(exchange_options, struct p2p_options),
+    .options = OPTION_TABLE_RELATED(exchange_options, struct p2p_options, NULL, exchange_relations),
     .metrics = METRIC_TABLE(pingpong_rows, struct pingpong_metrics),
     .open = pingpong_open,
     .report = pingpong_report,
@@ -299,7 +299,7 @@ const struct kernel kernel_mpi_pingping = {
         "Each rank starts a send (MPI_Isend), receives the other's message of the same size and waits for its own to "
         "be gone: one sample is the time of that at rank 0, as in PingPing of the Intel MPI Benchmarks. Batches are "
         "those of mpi_pingpong.",
-    .options = OPTION_TABLE(exchange_options, struct p2p_options),
+    .options = OPTION_TABLE_RELATED(exchange_options, struct p2p_options, NULL, exchange_relations),
     .metrics = METRIC_TABLE(pingping_rows, struct exchange_metrics),
     .open = pingping_open,
     .report = pingping_report,
@@ -315,7 +315,7 @@ const struct kernel kernel_mpi_stream = {
         "The sending rank starts window_count messages, all from one place, and waits for them; the receiving rank "
         "has as many receives posted, and answers the window with an empty message. One sample is a window, from the "
         "end of the one before to the answer at rank 0. With direction both, each rank does both at once.",
-    .options = OPTION_TABLE_WITH(stream_options, struct p2p_options, stream_defaults),
+    .options = OPTION_TABLE_RELATED(stream_options, struct p2p_options, stream_defaults, stream_relations),
     .metrics = METRIC_TABLE(stream_rows, struct exchange_metrics),
     .open = stream_open,
     .report = stream_report,
