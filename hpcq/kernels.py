@@ -257,9 +257,9 @@ class Relation:
         if self.when is not None and _plain(parameters[self.when]) not in self.when_words:
             return None
         value = parameters[self.option]
-        allowed = self._allowed_words(value) if self.kind == "one_of" else self._allowed_number(value, parameters)
+        bound = self._allowed_words(value) if self.kind == "one_of" else self._allowed_number(value, parameters)
         where = f" where {self.when} is {_plain(parameters[self.when])}" if self.when is not None else ""
-        return f"{_plain(value)}: must be {allowed}{where}" if allowed is not None else None
+        return None if bound is None else f"{_plain(value)}: must be {bound}{where}"
 
     def _allowed_words(self, value: ParameterValue) -> str | None:
         several = "one of " if len(self.words) > 1 else ""

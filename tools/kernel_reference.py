@@ -39,7 +39,7 @@ def _kernel(program: str, kernel: dict[str, Any]) -> str:
         f"| `{row['name']}` | {_allowed(row)} | {_plain(row['default'])} | {row['help']} |" for row in kernel["options"]
     )
     metrics = "\n".join(f"| `{row['name']}` | {row['better']} | {row['help']} |" for row in kernel["metrics"])
-    related = "".join(f"`{row['option']}`: {row['help']}.\n\n" for row in kernel["relations"])
+    related = "".join(_wrapped(f"`{row['option']}`: {row['help']}.") + "\n\n" for row in kernel["relations"])
     prose = f"{kernel['summary'][0].upper()}{kernel['summary'][1:]}. {kernel['method']}"
     return (
         f"### {kernel['name']} ({program})\n\n{_wrapped(prose)}\n\n"

@@ -23,7 +23,7 @@ static const struct program program = {
              "                  [--sessions N] [--idle-timeout-s S] [--programs-file F]\n"
              "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--bind ADDR] [--timeout-s S]\n"
              "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--sizes-done A,B,...]\n"
-             "                  [--OPTION VALUE ...]\n"
+             "                  [--capture-file F] [--OPTION VALUE ...]\n"
              "  hpcq-net conductor --interface IF|--bind ADDR [--ports A-B] --secret-file F --tournament F --spool F\n"
              "                     [--facts-dir DIR] [--evidence summary|full] [--raw-dir DIR] [--join-timeout-s S]\n"
              "                     [--finish-file F]\n"

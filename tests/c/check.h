@@ -31,5 +31,6 @@ void check_messages(void);
 void check_counters(void);
 void check_decide(void);
 void check_fuzz(void);
+void check_capture(void);
 
 #endif

@@ -13,6 +13,7 @@ int main(void)
     check_counters();
     check_decide();
     check_fuzz();
+    check_capture();
     if (!check_failures)
         puts("all C unit tests passed");
     return check_failures != 0;

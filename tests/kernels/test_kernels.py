@@ -210,6 +210,8 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "companion_message_bytes": 99,
         "companion_idle_s": 0.125,
         "companion_dscp": 8,
+        "capture": "headers",
+        "capture_max_bytes": 8192,
         "idle": "hold",
         "send_buffer_bytes": 65536,
         "receive_buffer_bytes": 70000,

@@ -326,13 +326,14 @@ def test_raw_files_and_all_counters_are_kept_when_asked_for(programs: Programs, 
         assert (tmp_path / "raw" / "j1-t1-r1" / "server" / "before" / "proc" / "stat").exists()
 
 
-@pytest.mark.promise("A companion, and streams of many threads, play in a tournament as in pair jobs.")
+@pytest.mark.promise("A companion, a capture, and streams of many threads play in a tournament as in pair jobs.")
 def test_companions_and_threads_in_a_tournament(programs: Programs, tmp_path: Path) -> None:
     options = {
         "companion": "udp_pingpong",
         "companion_idle_s": 0.1,
         "flow_count": 4,
         "thread_count": 2,
+        "capture": "headers",
         **INSTANT,
         "duration_s": 0.3,
     }
@@ -347,4 +348,7 @@ def test_companions_and_threads_in_a_tournament(programs: Programs, tmp_path: Pa
         assert line["rc"] == 0, line
         assert metrics["idle_round_trip_p50_ns"] > 0 < metrics["loaded_round_trip_p50_ns"]
         assert metrics["received_bytes"] == metrics["sent_bytes"] > 0
+        assert metrics["capture_sent_count"] > 0
+        assert line["result"]["granted"]["client_capture_file"] == f"captures/{line['job']}-t1-r1.client.pcap"
+        assert (tmp_path / "captures" / f"{line['job']}-t1-r1.server.pcap").stat().st_size > 24
     assert len(playing.lines) == 2

@@ -57,8 +57,11 @@ def parameters_of(kernel: str, **changed: Any) -> dict[str, Any]:
     return {option["name"]: option["default"] for option in described_kernels()[kernel]["options"]} | changed
 
 
-#: Metrics of a companion's round trips: only tests that ask for one have them.
-_COMPANION = ("idle_", "loaded_", "after_", "queueing_", "responsiveness_", "companion_")
+#: Metrics of a companion's round trips and of captures: only tests that ask for one have them.
+_ASKED_FOR = (
+    *("idle_", "loaded_", "after_", "queueing_", "responsiveness_", "companion_"),
+    *("capture_", "client_capture_", "server_capture_"),
+)
 
 
 @dataclass
@@ -221,7 +224,7 @@ class RunBuilder:
         values = {"throughput_bps": 2e8 * size_bytes / (size_bytes + 3000) * noise}
         for number, share in enumerate(("min", "p50", "p90", "p99", "p999", "max"), 8):
             values[f"round_trip_{share}_ns"] = rtt_ns * number / 9
-        names = [metric["name"] for metric in self.kernels[kernel]["metrics"] if not metric["name"].startswith(_COMPANION)]
+        names = [metric["name"] for metric in self.kernels[kernel]["metrics"] if not metric["name"].startswith(_ASKED_FOR)]
         return {name: values.get(name, 0.0 if name.startswith("lost") else 0.25) for name in names}
 
     def evidence(self, node: str, last: int) -> dict[str, Any]:

@@ -169,14 +169,14 @@ def _script(cluster: Cluster, root: str, programs: set[str], sums: dict[str, str
         f"section flags; echo {cflags}",
         "section mpi; :" if "hpcq-mpi" not in programs else f"section mpi; {_MPI_VERSION.replace('MPICC', mpicc)}",
         f"section libfabric; libfabric={_LIBFABRIC if FABRIC in programs else ''}",
-        "printf '%s' \"$libfabric\"",
+        f"printf '%s' \"$libfabric\"; libpcap={_LIBPCAP}",
         f"section found; command -v {cc} >/dev/null 2>&1 && echo yes",
         "section all; missing=",
     ]
     for program in sorted(programs):
         target = program.removeprefix("hpcq-")
         compilers = f"{cc} {mpicc}" if target == "mpi" else cc
-        libraries = '"$libfabric"' if program == FABRIC else ""
+        libraries = f'"{"$libfabric" if program == FABRIC else ""}$libpcap"'
         lines.append(f"{target}=$(LIBRARIES={libraries} digest {cflags} {compilers})")
         lines.append(f'taken {program} ${target} || missing="$missing {target}"')
     # First all at once, so that every core compiles; then each by itself, which shows its result.
@@ -226,6 +226,7 @@ keep() { (
     rm -rf -- "$new"
 ) >/dev/null 2>&1; }
 """
+_LIBPCAP = "$(pkg-config --modversion libpcap 2>/dev/null)"  # without it no program captures
 _LIBFABRIC = "$(pkg-config --modversion --libs libfabric 2>/dev/null)"
 #: ompi_info gives the version of Open MPI, mpichversion that of MPICH; either may exist only beside the compiler.
 _MPI_VERSION = (

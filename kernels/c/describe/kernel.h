@@ -76,10 +76,24 @@ struct common_options {
     double warmup_level_ratio;                        /* 0: the warm-up lasts warmup_s */
     int64_t sweep_to_bytes, sweep_perturbation_bytes; /* 0: no sweep over sizes */
     int64_t buffer_offset_bytes, buffer_pages;        /* page_choices */
+    int64_t capture, capture_max_bytes;               /* capture_choices */
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
 extern const char *const idle_choices[];
+extern const char *const capture_choices[];
+
+/* What two captures of the test channel show (engine/capturing.h). */
+struct capture_metrics {
+    double capture_round_trip_min_ns, capture_round_trip_p50_ns, capture_round_trip_p99_ns, capture_syn_round_trip_ns;
+    double capture_sent_count, capture_retransmit_count, capture_lost_in_host_count, capture_lost_on_path_count,
+        capture_duplicate_count, capture_reordered_count;
+    double capture_delay_change_p50_ns, capture_delay_change_p99_ns, capture_delay_change_max_ns;
+    double capture_spacing_p50_ns, capture_arrival_spacing_p50_ns, capture_spacing_change_p50_ns,
+        capture_spacing_change_p99_ns;
+    double client_capture_packet_count, server_capture_packet_count, client_capture_dropped_count,
+        server_capture_dropped_count, client_capture_cpu_ratio, server_capture_cpu_ratio;
+};
 
 struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
@@ -88,6 +102,7 @@ struct common_metrics {
     double throughput_width_ratio, round_trip_width_ratio;
     double client_cpu_per_byte_ns, server_cpu_per_byte_ns, client_node_cpu_per_byte_ns, server_node_cpu_per_byte_ns;
     double client_call_count, server_call_count;
+    struct capture_metrics capture;
 };
 
 #define OPTION_COMMON(type, field, kind, standard, minimum, maximum, help)                                             \
@@ -133,6 +148,20 @@ struct common_metrics {
                   "what is sent from and received into begins so many bytes after the beginning of a page, at both "   \
                   "ends: 16 is how malloc() places it"),                                                               \
         OPTION_ROW_PAGES(type)
+
+/* Of the kernels whose test channel is one port of the server. */
+#define OPTION_ROWS_CAPTURE(type)                                                                                      \
+    {"capture",                                                                                                        \
+     OPTION_CHOICE,                                                                                                    \
+     offsetof(type, common.capture),                                                                                   \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     capture_choices,                                                                                                  \
+     "headers: both ends record the packets of this test with libpcap while it is measured (CAP_NET_RAW), and what "   \
+     "both files show together is in the result"},                                                                     \
+        OPTION_COMMON(type, capture_max_bytes, OPTION_INTEGER, 4194304, 4096, 16777216,                                \
+                      "size of such a file, at each end: some 30,000 packets; then it is full")
 
 /* Of the kernels that have a series. */
 #define OPTION_ROWS_SERIES(type)                                                                                       \
@@ -188,6 +217,46 @@ struct common_metrics {
     METRIC_COMMON(type, round_trip_width_ratio, BETTER_LOWER,                                                          \
                   "width of the interval that holds the mean of the intervals' medians at width_level_ratio, over "    \
                   "that mean (from 10 intervals)")
+
+#define CAPTURE_METRIC(type, field, better, help) {#field, better, offsetof(type, common.capture.field), help}
+#define METRIC_ROWS_CAPTURE(type)                                                                                      \
+    CAPTURE_METRIC(type, capture_round_trip_min_ns, BETTER_LOWER, "with capture: the shortest of these (exact)"),      \
+        CAPTURE_METRIC(                                                                                                \
+            type, capture_round_trip_p50_ns, BETTER_LOWER,                                                             \
+            "with capture: median time at the sender from a segment to the ACK that it brought (not of those "         \
+            "sent twice); of udp_pingpong, from a request to its reply"),                                              \
+        CAPTURE_METRIC(type, capture_round_trip_p99_ns, BETTER_LOWER, "99 of 100 took at most this (from 500)"),       \
+        CAPTURE_METRIC(type, capture_syn_round_trip_ns, BETTER_LOWER,                                                  \
+                       "at the client, from a connection's SYN to its answer; median over the flows"),                 \
+        CAPTURE_METRIC(type, capture_sent_count, BETTER_NONE,                                                          \
+                       "segments of the connection's MSS, or datagrams, that left the sender"),                        \
+        CAPTURE_METRIC(type, capture_retransmit_count, BETTER_LOWER, "segments that the sender sent once more"),       \
+        CAPTURE_METRIC(type, capture_lost_in_host_count, BETTER_LOWER,                                                 \
+                       "of them, those whose first copy never left the sender: its own queue dropped it"),             \
+        CAPTURE_METRIC(type, capture_lost_on_path_count, BETTER_LOWER,                                                 \
+                       "segments or datagrams that left the sender and did not come to the receiver's interface"),     \
+        CAPTURE_METRIC(type, capture_duplicate_count, BETTER_LOWER,                                                    \
+                       "segments or datagrams that came to the receiver twice: it had not needed the second"),         \
+        CAPTURE_METRIC(type, capture_reordered_count, BETTER_LOWER,                                                    \
+                       "segments or datagrams that came after ones that were sent later, and were sent once"),         \
+        CAPTURE_METRIC(type, capture_delay_change_p50_ns, BETTER_LOWER,                                                \
+                       "median time from one interface to the other, above that of the fastest packet"),               \
+        CAPTURE_METRIC(type, capture_delay_change_p99_ns, BETTER_LOWER, "99 of 100 were at most this (from 500)"),     \
+        CAPTURE_METRIC(type, capture_delay_change_max_ns, BETTER_LOWER, "the most of them"),                           \
+        CAPTURE_METRIC(type, capture_spacing_p50_ns, BETTER_NONE,                                                      \
+                       "median time between packets that followed each other, at the sender's interface"),             \
+        CAPTURE_METRIC(type, capture_arrival_spacing_p50_ns, BETTER_NONE, "the same at the receiver's"),               \
+        CAPTURE_METRIC(type, capture_spacing_change_p50_ns, BETTER_LOWER,                                              \
+                       "median of how much the two differ for the same two packets"),                                  \
+        CAPTURE_METRIC(type, capture_spacing_change_p99_ns, BETTER_LOWER, "99 of 100 differ by at most this"),         \
+        CAPTURE_METRIC(type, client_capture_packet_count, BETTER_NONE, "packets in the client's file"),                \
+        CAPTURE_METRIC(type, server_capture_packet_count, BETTER_NONE, "packets in the server's file"),                \
+        CAPTURE_METRIC(type, client_capture_dropped_count, BETTER_LOWER,                                               \
+                       "packets that the client's capture had no room for in time"),                                   \
+        CAPTURE_METRIC(type, server_capture_dropped_count, BETTER_LOWER, "the same at the server"),                    \
+        CAPTURE_METRIC(type, client_capture_cpu_ratio, BETTER_LOWER,                                                   \
+                       "CPU time of the client's capture over the measurement (in client_cpu_ratio too)"),             \
+        CAPTURE_METRIC(type, server_capture_cpu_ratio, BETTER_LOWER, "the same at the server")
 
 /* Of the kernels that count their calls (run->call_count). */
 #define METRIC_ROWS_CALLS(type)                                                                                        \

@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "describe/arguments.h"
 #include "describe/program.h"
+#include "engine/capturing.h"
 #include "engine/phase.h"
 #include "engine/report.h"
 #include "engine/result.h"
@@ -160,6 +161,7 @@ static bool client_open(struct run *run)
     struct text out = {0};
     struct received message;
     uint64_t deadline = run_state(run, "open", run_open_limit_s(run));
+    capturing_start(run);
     bool ok = run->kernel->open(run);
     message_begin(&out, "joined");
     told_write(run, &out);
@@ -196,10 +198,11 @@ static bool client_report(struct run *run)
 {
     struct text out = {0};
     struct received message;
-    uint64_t deadline = run_state(run, "report", 15);
+    uint64_t deadline = run_state(run, "report", 15 + capturing_limit_s(run));
     if (!control_expect(&run->control, "report", &message, deadline, &run->failure))
         return false;
     report_read(run, &message);
+    capturing_read(run, &message);
     received_free(&message);
     message_begin(&out, "bye");
     message_put_unsigned(&out, "more", run->more_follow); /* another request follows */
@@ -287,7 +290,8 @@ int client_run(struct run *run, const struct client_place *place, struct result_
 }
 
 struct client_words {
-    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *programs, *sizes_done;
+    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *capture, *programs,
+        *sizes_done;
 };
 
 static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
@@ -302,6 +306,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
                                  {"samples-file", &words.samples},
                                  {"evidence-file", &words.evidence},
                                  {"raw-dir", &words.raw},
+                                 {"capture-file", &words.capture},
                                  {"programs-file", &words.programs},
                                  {"sizes-done", &words.sizes_done}};
     struct failure *failure = &run->failure;
@@ -322,6 +327,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
     place->interface = words.interface && words.interface[0] ? words.interface : NULL;
     run->keep.evidence_path = words.evidence;
     run->keep.raw_folder = words.raw;
+    run->keep.capture_path = words.capture;
     place->secret_path = words.secret;
     place->programs_path = words.programs;
     run->sizes_done = words.sizes_done;

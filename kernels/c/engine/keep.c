@@ -59,13 +59,13 @@ static void folders_make(char *path)
     }
 }
 
-static bool file_write(struct run *run, const char *path, const char *text)
+bool keep_file(struct run *run, const char *path, const char *data, size_t length)
 {
     struct text aside = {0};
     text_print(&aside, "%s.part", path);
     folders_make(aside.data);
     FILE *file = fopen(aside.data, "w");
-    bool ok = file && fputs(text, file) >= 0;
+    bool ok = file && fwrite(data, 1, length, file) == length;
     if (file && fclose(file))
         ok = false;
     ok = ok && rename(aside.data, path) == 0;
@@ -83,7 +83,7 @@ static bool raw_write(struct run *run, const char *end, const char *path, const 
 {
     struct text full = {0};
     text_print(&full, "%s/%s/%s", run->keep.raw_folder, end, path);
-    bool ok = !path_allowed(path) || file_write(run, full.data, text);
+    bool ok = !path_allowed(path) || keep_file(run, full.data, text, strlen(text));
     text_free(&full);
     return ok;
 }
@@ -109,7 +109,7 @@ static bool evidence_write(struct run *run)
     struct text json = {0};
     keep_evidence(run, &json);
     text_add(&json, "\n", 1);
-    bool ok = file_write(run, run->keep.evidence_path, json.data);
+    bool ok = keep_file(run, run->keep.evidence_path, json.data, json.length);
     text_free(&json);
     return ok;
 }

@@ -10,6 +10,8 @@ void keep_write(const struct run *run, struct text *message);
 void keep_read(struct run *run, const struct received *message);
 /* All counters of both ends as one JSON object; false when there are none. */
 bool keep_evidence(const struct run *run, struct text *json);
+/* Under another name, then renamed; its folders are made. */
+bool keep_file(struct run *run, const char *path, const char *data, size_t length);
 /* The files of both ends: run->keep.evidence_path and <run->keep.raw_folder>/{client,server}/{before,after}/... */
 bool keep_files(struct run *run);
 

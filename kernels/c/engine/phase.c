@@ -12,6 +12,7 @@
 #include "engine/phase.h"
 
 #include "base/signals.h"
+#include "engine/capturing.h"
 #include "engine/precision.h"
 
 #include <signal.h>
@@ -33,6 +34,7 @@ void phase_begin(struct run *run, enum phase phase)
     if (phase == PHASE_MEASURE) {
         clock_utc(run->started_utc);
         evidence_before(run->evidence);
+        capturing_record(run);
     }
 }
 
@@ -268,4 +270,5 @@ void phase_end(struct run *run)
         return;
     precision_end(run);
     run_finish(run);
+    capturing_stop(run);
 }

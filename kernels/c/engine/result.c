@@ -4,6 +4,7 @@
 
 #include "base/sha256.h"
 #include "describe/program.h"
+#include "engine/capturing.h"
 #include "engine/keep.h"
 
 #include <errno.h>
@@ -199,6 +200,7 @@ void result_json(struct run *run, struct text *json)
 {
     run_samples_write(run);
     keep_files(run);
+    capturing_files(run);
     json_open(json, '{');
     size_t begin = json->length - 1; /* a comma of the object around it is not part of it */
     result_head(run, json);

@@ -38,6 +38,8 @@ static void notes_free(struct notes *notes)
 
 void run_end(struct run *run)
 {
+    capture_free(run->capture);
+    text_free(&run->peer_capture);
     notes_free(&run->granted);
     notes_free(&run->warnings);
     notes_free(&run->outputs);

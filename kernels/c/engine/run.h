@@ -7,6 +7,7 @@
 #include "base/intervals.h"
 #include "base/placed.h"
 #include "base/series.h"
+#include "capture/capture.h"
 #include "describe/kernel.h"
 #include "evidence/evidence.h"
 #include "wire/address.h"
@@ -33,6 +34,7 @@ struct samples {
 /* What is kept beside the result line; asked: by the peer, for its own files. */
 struct keep {
     const char *evidence_path, *raw_folder;
+    const char *capture_path; /* files of both ends: it, and .client.pcap or .server.pcap */
     bool evidence_asked, raw_asked;
     char *peer_full;
     struct notes peer_raw; /* path and text */
@@ -90,8 +92,10 @@ struct run {
     struct intervals intervals;
     struct evidence *evidence;
     struct keep keep;
-    char *peer_evidence; /* client: the server's, as JSON */
-    struct notes others; /* evidence of ranks after the first two, by rank, as JSON */
+    struct capture *capture;  /* of this end; NULL: none */
+    struct text peer_capture; /* client: the server's file */
+    char *peer_evidence;      /* client: the server's, as JSON */
+    struct notes others;      /* evidence of ranks after the first two, by rank, as JSON */
     bool evidence_complete;
     char started_utc[UTC_TEXT_BYTES];
     struct placed *buffers; /* what this end sends from and receives into */

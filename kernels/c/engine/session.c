@@ -9,6 +9,7 @@
 
 #include "base/signals.h"
 #include "describe/program.h"
+#include "engine/capturing.h"
 #include "engine/phase.h"
 #include "engine/report.h"
 
@@ -53,6 +54,7 @@ static bool session_joined(struct run *run)
 static bool session_ready(struct run *run)
 {
     struct text out = {0};
+    capturing_start(run);
     message_begin(&out, "ready");
     message_put_unsigned(&out, "port", run->test_port);
     if (run->second_port)
@@ -96,7 +98,8 @@ static bool session_report(struct run *run)
     struct text out = {0};
     struct received message;
     report_write(run, &out);
-    uint64_t deadline = run_state(run, "report", 15);
+    capturing_write(run, &out);
+    uint64_t deadline = run_state(run, "report", 15 + capturing_limit_s(run));
     bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
               control_expect(&run->control, "bye", &message, run_state(run, "bye", 15), &run->failure);
     if (ok) {

@@ -64,13 +64,14 @@ static void sweep_begin(struct run *one, const struct run *run, int64_t bytes)
     one->failure.state = run->failure.state;
     one->keep.evidence_path = path_of_size(run->keep.evidence_path, '.', bytes);
     one->keep.raw_folder = path_of_size(run->keep.raw_folder, '/', bytes);
+    one->keep.capture_path = path_of_size(run->keep.capture_path, '.', bytes);
     one->samples.path = path_of_size(run->samples.path, '.', bytes);
 }
 
 static void sweep_end(struct run *one)
 {
     char *paths[] = {(char *)(uintptr_t)one->keep.evidence_path, (char *)(uintptr_t)one->keep.raw_folder,
-                     (char *)(uintptr_t)one->samples.path};
+                     (char *)(uintptr_t)one->keep.capture_path, (char *)(uintptr_t)one->samples.path};
     run_end(one);
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         free(paths[i]);

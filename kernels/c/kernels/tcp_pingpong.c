@@ -28,6 +28,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_SWEEP(struct tcp_pingpong_options),
     OPTION_NUMBER_ROW(struct tcp_pingpong_options, reply_timeout_s, 10, 0.001, 600,
                       "a reply that takes longer ends the measurement"),
+    OPTION_ROWS_CAPTURE(struct tcp_pingpong_options),
     OPTION_ROWS_TCP(struct tcp_pingpong_options)};
 
 static const struct option_default option_defaults[] = {{"no_delay", 1}, {NULL, 0}};
@@ -48,6 +49,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct tcp_pingpong_metrics, operation_count, BETTER_NONE, "round trips measured"),
     METRIC_ROW(struct tcp_pingpong_metrics, retransmit_count, BETTER_LOWER,
                "segments that the client sent again (TCP_INFO)"),
+    METRIC_ROWS_CAPTURE(struct tcp_pingpong_metrics),
     METRIC_ROWS_COMMON(struct tcp_pingpong_metrics),
     METRIC_ROWS_CALLS(struct tcp_pingpong_metrics),
 };

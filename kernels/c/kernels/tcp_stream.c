@@ -39,6 +39,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_SERIES(struct tcp_stream_options),
     OPTION_ROWS_SWEEP(struct tcp_stream_options),
     OPTION_ROWS_COMPANION(struct tcp_stream_options),
+    OPTION_ROWS_CAPTURE(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 static const struct option_relation relations[] = {RELATION_LANES, RELATION_FLOWS, RELATIONS_SOURCE};
@@ -83,6 +84,7 @@ static const struct metric_row metric_rows[] = {
                "client's"),
     METRIC_ROW(struct tcp_stream_metrics, zero_copy_copied_count, BETTER_LOWER,
                "with send_by zero_copy: calls whose bytes the kernel copied all the same"),
+    METRIC_ROWS_CAPTURE(struct tcp_stream_metrics),
     METRIC_ROWS_COMMON(struct tcp_stream_metrics),
     METRIC_ROWS_PER_BYTE(struct tcp_stream_metrics),
     METRIC_ROWS_CALLS(struct tcp_stream_metrics),

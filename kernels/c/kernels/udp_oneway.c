@@ -32,6 +32,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_PLACE(struct udp_oneway_options),
     OPTION_NUMBER_ROW(struct udp_oneway_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
+    OPTION_ROWS_CAPTURE(struct udp_oneway_options),
     OPTION_ROWS_UDP(struct udp_oneway_options)};
 
 static const struct option_default option_defaults[] = {{"receive_buffer_bytes", 4194304}, {NULL, 0}};
@@ -68,6 +69,7 @@ static const struct metric_row metric_rows[] = {
     ONEWAY_ROW(delay_trend_ns, BETTER_NONE,
                "the fastest of the second half less the fastest of the first: the path, or the drift of the clocks"),
     ONEWAY_ROW(pacing_late_max_ns, BETTER_LOWER, "the most that a datagram left after it was due"),
+    METRIC_ROWS_CAPTURE(struct udp_oneway_metrics),
     METRIC_ROWS_COMMON(struct udp_oneway_metrics),
     METRIC_ROWS_CALLS(struct udp_oneway_metrics),
 };

@@ -30,6 +30,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_SWEEP(struct udp_pingpong_options),
     OPTION_NUMBER_ROW(struct udp_pingpong_options, reply_timeout_s, 0.2, 0.001, 60,
                       "a reply that takes longer counts as lost, or as late if it still comes"),
+    OPTION_ROWS_CAPTURE(struct udp_pingpong_options),
     OPTION_ROWS_UDP(struct udp_pingpong_options)};
 
 static const struct option_relation relations[] = {RELATION_FLOWS, RELATIONS_SOURCE};
@@ -53,6 +54,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct udp_pingpong_metrics, duplicate_count, BETTER_LOWER, "replies that came again"),
     METRIC_ROW(struct udp_pingpong_metrics, request_lost_count, BETTER_LOWER,
                "datagrams that did not reach the server: the part of lost_count on the way there"),
+    METRIC_ROWS_CAPTURE(struct udp_pingpong_metrics),
     METRIC_ROWS_COMMON(struct udp_pingpong_metrics),
     METRIC_ROWS_CALLS(struct udp_pingpong_metrics),
 };

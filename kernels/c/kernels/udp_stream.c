@@ -49,6 +49,7 @@ static const struct option_row option_rows[] = {
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_COMPANION(struct udp_stream_options),
+    OPTION_ROWS_CAPTURE(struct udp_stream_options),
     OPTION_ROWS_UDP(struct udp_stream_options)};
 
 /* The system's receive buffer is often 208 KiB, which loses datagrams in the host. */
@@ -111,6 +112,7 @@ static const struct metric_row metric_rows[] = {
     WAY_ROW("return_lost_ratio", back.lost_ratio, BETTER_LOWER, "return_lost_count over return_sent_count"),
     WAY_ROW("return_socket_drop_count", back.socket_drop_count, BETTER_LOWER,
             "with direction both: datagrams that the client's full socket buffer refused"),
+    METRIC_ROWS_CAPTURE(struct udp_stream_metrics),
     METRIC_ROWS_COMMON(struct udp_stream_metrics),
     METRIC_ROWS_PER_BYTE(struct udp_stream_metrics),
     METRIC_ROWS_CALLS(struct udp_stream_metrics),

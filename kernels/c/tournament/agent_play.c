@@ -40,12 +40,14 @@ static void play_child(const struct play_place *place, const struct kernel *kern
                                   .port = (unsigned)received_unsigned(message, "port"),
                                   .timeout_s = received_number(message, "timeout_s")};
     const char *raw = received_get(message, "raw"), *done = received_get(message, "sizes_done");
+    const char *capture = received_get(message, "capture");
     for (size_t i = 0; i < place->inherited_count; i++)
         close(place->inherited[i]);
     sessions_child(parent);
     run_begin(&run, place->program, kernel, false);
     run.keep.evidence_asked = received_unsigned(message, "evidence_full");
     run.keep.raw_folder = raw && *raw ? raw : NULL;
+    run.keep.capture_path = capture && *capture ? capture : NULL;
     run.sizes_done = done && *done ? done : NULL;
     int code;
     if (play_options(&run, message)) {

@@ -129,6 +129,8 @@ static void play_message(const struct conductor *conductor, const struct tournam
     message_put_unsigned(out, "evidence_full", conductor->evidence_full);
     if (conductor->raw_folder)
         text_print(out, "raw %s/%s-t%lu-r%lu\n", conductor->raw_folder, match->job, test->test_no, step->repetition_no);
+    if (((const struct common_options *)test->options)->capture)
+        text_print(out, "capture captures/%s-t%lu-r%lu\n", match->job, test->test_no, step->repetition_no);
     spool_sizes_name(&value, &conductor->tournament, step, match);
     message_put(out, "sizes", text_string(&value));
     message_put(out, "sizes_done", match->sizes_done ? match->sizes_done : "");
