@@ -288,8 +288,8 @@ _GROUPS = {
         "db": ("keep.db", "Load runs into the database, check it, merge, prune, set groups."),
     },
     "Set up": {
+        "cluster": ("run.clusters", "Describe a new cluster, check what one has, build the kernels there."),
         "doctor": ("run.doctor", "Check this installation: schedules, unfinished runs, database, disk space."),
-        "cluster": ("run.clusters", "List clusters, check what one of them has, build the kernels there."),
         "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
         "schedule": ("run.schedule", "Run hpcq at set times: nightly campaigns, tests after a maintenance."),
         "notify": ("run.notify", "Run your own command when a verdict changes: mail, chat, ticket."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,10 +134,12 @@ def _context(
     chosen = replace(wanted, window=Window(since, from_utc, until_utc))
     counts = query.outcome_counts(database, chosen)
     levels = node_rows(database, replace(chosen, node=None))
-    where = "every cluster" if cluster is None else f"cluster {cluster}" if node is None else f"node {cluster}/{node}"
+    only = {one.cluster for one in levels} if cluster is None else {cluster}
+    where = f"node {cluster}/{node}" if node is not None else f"cluster {min(only)}" if len(only) == 1 else "every cluster"
     verdict, reasons = _worst(found, counts), _reasons(found, counts)
     context = {
-        "title": f"{where[0].upper()}{where[1:]}, since {since}",
+        "title": f"{where[0].upper()}{where[1:]}, {_since_words(since)}",
+        "actions": _actions(found, since, cluster),
         "from_utc": from_utc,
         "until_utc": until_utc,
         "made_utc": units.utc_now()[:16].replace("T", " ") + " UTC",
@@ -263,13 +266,17 @@ def _lost(counts: dict[str, int]) -> int:
 
 
 def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
-    words = [one.words for one in found.causes[:_REASONS]]
+    words, others = [], list(found.blocks)
+    for one in found.causes[:_REASONS]:  # what changed of a thing that is told stands beside it, and is no reason of its own
+        own = [block for block in others if one.is_told and _is_of(block, one)]
+        others = [block for block in others if block not in own]
+        words.append("; ".join([one.words, *(cause for block in own[:1] for cause in block.causes[:1])]))
     if len(found.causes) > _REASONS:
         words.append(f"{len(found.causes) - _REASONS} more causes")
     words += failed_lines(found.failed)[:_REASONS]
-    words += [_block_words(one) for one in found.blocks[:_REASONS]]
-    if len(found.blocks) > _REASONS:
-        words.append(f"{len(found.blocks) - _REASONS} more changes for the worse")
+    words += [_block_words(one) for one in others[:_REASONS]]
+    if len(others) > _REASONS:
+        words.append(f"{len(others) - _REASONS} more changes for the worse")
     bad = [one for one in found.unfit if one.verdict in _BAD]
     if bad:
         names = ", ".join(f"{one.kind} {one.name}" for one in bad[:_REASONS])
@@ -284,6 +291,33 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
     if found.judged.disturbed_count:
         words.append(f"{units.count_of(found.judged.disturbed_count, 'series')} measured lately only beside other work")
     return [*words, *found.together]
+
+
+def _is_of(block: Block, cause: ClusterCause) -> bool:
+    """Whether a change is one of the very thing that is at fault: the node, the link, or the only series of a pair."""
+    pairs = [(one.changed.row.client, one.changed.row.server) for one in block.members]
+    pair = block.kind == "series" and len(cause.names) == 2 and all(cause.concerns(*one) for one in pairs)
+    return block.cluster == cause.cluster and (pair or f"{block.kind} {block.cluster}/{block.name}" == cause.name)
+
+
+def _since_words(since: str) -> str:
+    """`the last 30 days`, or `since` and the words for the stretch."""
+    days = re.fullmatch(r"(\d+)d", since)
+    return f"the last {units.count_of(int(days[1]), 'day')}" if days else f"since {since}"
+
+
+def _actions(found: _Found, since: str, cluster: str | None) -> list[tuple[str, str]]:
+    """What to do, most urgent first: words, and a command to copy."""
+    here = f" --cluster {cluster}" if cluster is not None else ""
+    nodes = [f"{one.cluster}/{one.names[0]}" for one in found.causes if one.is_told and one.name.startswith("node ")]
+    made = [(f"all that is known of {name}", f"hpcq nodes {name}") for name in nodes[:2]]
+    if found.causes or found.blocks:
+        made.append(("each series, and what differs since", f"hpcq regressions --since {since}{here} --all"))
+    if found.blocks:
+        made.append(("keep what was found, to deal with it", f"hpcq regressions --since {since}{here} --record"))
+    if found.unfit:
+        made.append(("the last verdicts, with their reasons", f"hpcq nodes --verdicts{here}"))
+    return made
 
 
 def _block_words(block: Block) -> str:
