@@ -494,11 +494,15 @@ def _actions(run: str, verdict: RunVerdict, nodes: Sequence[ApartNode], *, compl
     """What to do, most urgent first: words, and a command to copy."""
     bad = verdict.verdict in {Verdict.FAILED, Verdict.DEGRADED}
     found = []
+    if any("acceptance" in one.words for one in verdict.reasons):
+        found.append(("the last verdict on every node, with its reason", "hpcq nodes --verdicts"))
     if bad:
         found.append(("what got worse, since when, and what differs", f"hpcq regressions --since {run}"))
     if bad or nodes:
         found.append(("which node or link is at fault", f"hpcq blame --run {run}"))
         found += [(f"all that is known of {one.name}", f"hpcq nodes {one.name}") for one in nodes[:2]]
+    if verdict.suspected and not bad:
+        found.append(("which pairs would settle it, as a campaign", f"hpcq blame --run {run} --campaign next.yaml"))
     if not complete:
         found.append(("measure what is missing", f"hpcq resume {run}"))
     if verdict.verdict is Verdict.NOT_JUDGED and not nodes and not off:

@@ -309,7 +309,8 @@ def _since_words(since: str) -> str:
 def _actions(found: _Found, since: str, cluster: str | None) -> list[tuple[str, str]]:
     """What to do, most urgent first: words, and a command to copy."""
     here = f" --cluster {cluster}" if cluster is not None else ""
-    nodes = [f"{one.cluster}/{one.names[0]}" for one in found.causes if one.is_told and one.name.startswith("node ")]
+    causes = sorted(found.causes, key=lambda one: not one.is_told)
+    nodes = [f"{one.cluster}/{one.names[0]}" for one in causes if one.name.startswith("node ")]
     made = [(f"all that is known of {name}", f"hpcq nodes {name}") for name in nodes[:2]]
     if found.causes or found.blocks:
         made.append(("each series, and what differs since", f"hpcq regressions --since {since}{here} --all"))

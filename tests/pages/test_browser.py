@@ -6,7 +6,9 @@ import base64
 import itertools
 import json
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,16 @@ def test_a_run_of_suspects_shows_the_whole_cluster(browser: Browser, tmp_path: P
     top = tab.js("document.querySelector('#nodes svg.matrix').getBoundingClientRect().top")
     assert top < DESK[1], "on the first screen"
     tab.close()
+
+
+@pytest.mark.promise("Where all earlier runs were measured beside other work, the page of a run is still held against them.")
+def test_runs_beside_other_work_say_what_is_expected(tmp_path: Path) -> None:
+    last = measured_again(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "results.db")) as database, database:
+        database.execute("UPDATE result SET disturbed = 1")
+    write_report(tmp_path / "results.db", last, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Mbit/s: the cluster&#39;s earlier runs of this campaign (1)" in page
 
 
 def measured_again(tmp_path: Path) -> str:

@@ -56,6 +56,9 @@ def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, m
     assert month.index("What is at fault") < month.index("What got worse, and what differs")
     ask.words("report", "--to", str(tmp_path / "run.html"), expect=3)
     run_page = words_of(tmp_path / "run.html")
+    [verdict] = re.findall(r'<div class="verdict .*?</div>', (tmp_path / "run.html").read_text("utf-8"), re.S)
+    reasons = re.findall(r"<li.*?>(.*?)</li>", verdict)
+    assert len(set(reasons)) == len(reasons) > 1, "each once"
     assert run_page.index("told: ") < run_page.index("series got worse and stayed so"), "the causes come first"
     assert all(one["reason"] in run_page for one in causes)
     mailed = ask.json("notify", "--dry-run", "true")
@@ -96,6 +99,14 @@ def test_calm_series_pass_and_a_stretch_without_runs_does_not(nights: History, t
     empty = write_stretch(nights.database, "2020-01..2020-02", Selection(), tmp_path / "empty.html")
     assert (empty.verdict, empty.exit_code) == (Verdict.INCONCLUSIVE, 4)
     assert "Nothing was planned in this stretch." in words_of(tmp_path / "empty.html")
+
+
+@pytest.mark.promise("Of many nodes the page of a stretch shows the slowest twenty, and folds the others.")
+def test_many_nodes_are_folded(tmp_path: Path) -> None:
+    made = History(tmp_path, pairs=tuple((f"n{number}", f"n{number + 1}") for number in range(1, 25)))
+    made.night(0)
+    write_stretch(made.database, "2026-11", Selection(), tmp_path / "page.html")
+    assert "<details><summary>5 more nodes</summary>" in (tmp_path / "page.html").read_text("utf-8")
 
 
 @pytest.mark.promise("A node that the ledger calls failed makes its page FAIL.")

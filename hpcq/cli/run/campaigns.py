@@ -377,9 +377,9 @@ def run(  # noqa: PLR0917 - Click passes by name
     With --detach no process stays behind; `hpcq resume` continues the run, now or tomorrow. The two sides of a link need a
     running driver, so only `hpcq resume` submits pairs over links.
 
-    With --confirm, nodes that the judge suspects after the last job are measured again, three jobs with each of two good
-    partners, within the campaign's budget. What is confirmed is told this night, with exit code 3; a suspicion that could
-    not be settled gives 4. `hpcq schedule add` does it by default.
+    With --confirm, nodes that look slow after the last job are measured again, three jobs with each of two good partners,
+    within the campaign's budget. Exit code 3 when a node is slow again, 4 when that could not be settled. `hpcq schedule
+    add` does it by default.
 
     \b
     Example: hpcq run campaigns/demo.yaml
@@ -438,6 +438,8 @@ def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> i
 @json_option
 def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     """End a run's jobs; nothing stays queued.
+
+    RUN is a run's id, the beginning of one, or its folder. Default: the newest run that has not ended.
 
     Exit code 0 when the queues show no job of the run any more, else 4 and a list of the jobs that are left. Results that
     were measured stay, and you can load them. Each planned result that is missing becomes a row that says so.
