@@ -363,6 +363,8 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
             allowed = "words of letters, digits and _.,:=+/@%^~#*-, which no shell reads"
             raise ValueError(f"{_shown(value)}: must be {allowed}, {_WORDS_MAX} characters at most")
         return words
+    if isinstance(value, str) and value in option.choices:  # a word that stands for a number of the cluster
+        return value
     number = _quantity(option, value)
     if option.minimum is not None and number < option.minimum:
         raise ValueError(f"{_written(value, number)} is below {kernel.name}'s minimum {_plain(option.minimum)}")

@@ -30,7 +30,7 @@ from hpcq.definition.checking import (
     refuse,
     shown,
 )
-from hpcq.definition.model import NODE_COUNT, RANKS_PER_NODE, RANKS_PER_NODE_MAX, ParameterValue, Test
+from hpcq.definition.model import NODE_COUNT, PER_THING, RANKS_PER_NODE, RANKS_PER_NODE_MAX, ParameterValue, Test
 from hpcq.described.output import (
     IN_THE_JOB,
     INDEX,
@@ -372,6 +372,8 @@ def _check_names(place: Place, template: str, why: str, document: Document) -> N
 
 #: As of hpcq's own collective operations.
 _RANKS_MAX = 65536
+#: The option of programs of N ranks that the job script hands to `hpcq-net rank`.
+_RANK_BINDING = "rank_binding"
 #: Metrics that hpcq-net takes of every program, with their help; the reader of a description adds them.
 COMMON_METRICS = (
     ("client_cpu_ratio", Better.LOWER, "CPU time of the program at the client over its run (1.0: one core)"),
@@ -524,8 +526,11 @@ def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
         about = "nodes that run it together; 0: as many as there are"
         options.append(Option(NODE_COUNT, OptionType.INTEGER, None, 0, 0, _RANKS_MAX, (), about))
     if file.shape == Shape.MPI_RANKS.value and RANKS_PER_NODE not in file.options:
-        about = "ranks on each node; those of one node follow each other"
-        options.append(Option(RANKS_PER_NODE, OptionType.INTEGER, None, 1, 1, RANKS_PER_NODE_MAX, (), about))
+        about = f"ranks on each node, which follow each other; or {', '.join(PER_THING)}, by the cluster file's per_node"
+        options.append(Option(RANKS_PER_NODE, OptionType.INTEGER, None, 1, 1, RANKS_PER_NODE_MAX, tuple(PER_THING), about))
+    if file.shape == Shape.MPI_RANKS.value and _RANK_BINDING not in file.options:
+        about = "numa: the ranks of a node run on its NUMA nodes in turn, with their memory; as_is: as the launcher binds them"
+        options.append(Option(_RANK_BINDING, OptionType.CHOICE, None, "as_is", None, None, ("as_is", "numa"), about))
     about = "words that {} gets besides: options of the program that the description does not have"
     added = {ARGUMENTS: "the command", **({SERVER_ARGUMENTS: "the server's command"} if file.server is not None else {})}
     options += [

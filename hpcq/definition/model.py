@@ -384,6 +384,8 @@ class Cluster:
     networks: Mapping[str, str] = field(default_factory=dict)
     #: Interfaces of nodes that differ, by a pattern of their features; the others have `interface`.
     interfaces: Mapping[str, str] = field(default_factory=dict)
+    #: How many of what each node has: numa, nic, gpu.
+    per_node: Mapping[str, int] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
     #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.
@@ -412,6 +414,8 @@ NODE_COUNT = "node_count"
 #: The option of described MPI programs of N ranks: how many on each node. The bound is that of `hpcq-net rank`.
 RANKS_PER_NODE = "ranks_per_node"
 RANKS_PER_NODE_MAX = 1024
+#: What it may also be, and the count of the cluster file's `per_node` that it means.
+PER_THING = {"per_numa": "numa", "per_nic": "nic", "per_gpu": "gpu"}
 #: Where a test may run: between two nodes of a cluster, over a link, on the nodes of a set together or on each alone.
 PAIRS, LINKS, NODES = PLACES = ("pairs", "links", "nodes")
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from hpcq import nodelist
 from hpcq.definition.model import (
     NODE_COUNT,
+    PER_THING,
+    RANKS_PER_NODE,
     Allocation,
     AllocationKind,
     Campaign,
@@ -88,6 +90,23 @@ def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
         )
 
 
+def with_ranks(campaign: Campaign, cluster: Cluster) -> Campaign:
+    """The campaign with the number that `ranks_per_node: per_gpu` means on this cluster. Raises UserError."""
+    tests = []
+    for test in campaign.tests:
+        value = test.parameters.get(RANKS_PER_NODE)
+        thing = PER_THING.get(value) if isinstance(value, str) else None
+        if thing is not None and thing not in cluster.per_node:
+            raise UserError(
+                f"{cluster.name}: per_node: {thing}: missing, but {campaign.name} runs {test.kernel} with"
+                f" {RANKS_PER_NODE}: {value}: the cluster file must say how many a node has",
+                hint=f"per_node: {{{thing}: 2}}",
+            )
+        parameters = test.parameters if thing is None else {**test.parameters, RANKS_PER_NODE: cluster.per_node[thing]}
+        tests.append(replace(test, parameters=parameters))
+    return replace(campaign, tests=tuple(tests))
+
+
 def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> None:
     where = f"{campaign.name} on {cluster.name}"
     budget = campaign.budget_on(cluster)
@@ -153,6 +172,7 @@ def make_plan(
     Raises UserError when the campaign cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
     """
     refuse_without_mpi(campaign, cluster)
+    campaign = with_ranks(campaign, cluster)
     candidates, excluded = choose_candidates(campaign, cluster, nodes, seed)
     names = [one.node for one in candidates]
     groups = _groups(campaign.pairs, names, nodes)

@@ -17,6 +17,7 @@ PROGRAM = REPOSITORY / "tests" / "described" / "ranks.py"
 CLUSTER = f"""name: tiny
 scheduler: local
 nodes: [tiny-a, tiny-b, tiny-c]
+per_node: {{numa: 3}}
 compiler: {{cflags: -O0}}
 mpi: {{compiler: mpicc, launch: [{sys.executable}, {PROGRAM}, launch, "{{count}}"]}}
 """
@@ -75,6 +76,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
         "{kernel: foreign_two, matrix: {mode: [good, nan, exit, hang, silent]}}",
         "{kernel: foreign_many, matrix: {mode: [good, exit]}}",
         "{kernel: foreign_many, parameters: {ranks_per_node: 2}}",
+        "{kernel: foreign_many, parameters: {ranks_per_node: per_numa, rank_binding: numa}}",
         "{kernel: foreign_alone, matrix: {mode: [good, dumb]}}",
         "{kernel: foreign_missing}",
         more="retries: 0",
@@ -83,6 +85,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     path.write_text(path.read_text().replace("pairs: all", "pairs: {list: [[tiny-b, tiny-a]]}"))
     (desk.folder / "plan.txt").write_text(desk.hpcq("plan", name).stdout)
     desk.hpcq("run", name, expect=None)
+    gpus = desk.campaign("{kernel: foreign_many, parameters: {ranks_per_node: per_gpu}}", name="gpus")
+    (desk.folder / "gpus.txt").write_text(desk.hpcq("plan", gpus, expect=2).stderr)
     return desk
 
 
@@ -131,6 +135,21 @@ def test_ranks_of_one_node_bring_its_evidence_once(done: LocalDesk) -> None:
     ends = done.rows(f'SELECT "end", node FROM v_ends WHERE result_id = {rows[0]["result_id"]}')
     assert {one["end"]: one["node"] for one in ends} == {"client": "tiny-a", "server": "tiny-b", "rank2": "tiny-c"}
     assert "of 6 ranks" in line["outputs"]["client"]["output"]
+
+
+@pytest.mark.promise("`ranks_per_node: per_gpu` is the number that the cluster file gives, or refused with the key it lacks.")
+@pytest.mark.promise("`rank_binding: numa` runs the ranks of a node on its NUMA nodes in turn.")
+def test_ranks_per_thing_of_a_node(done: LocalDesk) -> None:
+    rows = [row for row in of_mode(done, "foreign_many", "good") if json.loads(row["parameters"])["ranks_per_node"] == 3]
+    assert [row["value"] for row in rows] == [2500, 3000, 4250], rows
+    line = line_of(done, rows[0])
+    assert "of 9 ranks" in line["outputs"]["client"]["output"]
+    if Path("/sys/devices/system/node/node0").exists():
+        assert line["granted"]["client_numa_index"] == 0
+    said = (done.folder / "gpus.txt").read_text()
+    assert (
+        "tiny: per_node: gpu: missing, but gpus runs foreign_many with ranks_per_node: per_gpu: the cluster file must" in said
+    )
 
 
 @pytest.mark.promise("A program of one node is measured on each node by itself.")

@@ -23,6 +23,7 @@ def operations() -> list[str]:
 @pytest.mark.promise("Every collective of the table gives each rank what MPI says, on each number of ranks.")
 @pytest.mark.promise("An incast brings the root what each rank sent, in its place.")
 @pytest.mark.promise("`rank_mean_ns` is a mean over ranks, not longer than the longest time of any rank.")
+@pytest.mark.promise("Collectives also have the least and the largest mean of any rank, as IMB's and OSU's columns do.")
 @pytest.mark.parametrize("operation", operations())
 def test_every_operation_gives_each_rank_what_it_should(launched: Launched, operation: str) -> None:
     done = launched.run("mpi_collective", ranks=3, operation=operation, message_bytes=1000, validate="true")
@@ -33,6 +34,10 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
     assert 0 < metrics["operation_min_ns"] <= metrics["operation_p50_ns"] <= metrics["operation_max_ns"]
     assert metrics["fastest_rank_p50_ns"] <= metrics["slowest_rank_p50_ns"]
     assert 0 < metrics["rank_mean_ns"] <= metrics["operation_mean_ns"]  # a sample is the longest time of any rank
+    assert 0 < metrics["fastest_rank_mean_ns"] <= metrics["rank_mean_ns"] * (1 + 1e-12)
+    assert (
+        metrics["rank_mean_ns"] * (1 - 1e-12) <= metrics["slowest_rank_mean_ns"] <= metrics["operation_mean_ns"] * (1 + 1e-12)
+    )
     assert ("overlap_ratio" in metrics) == (operation.startswith("i") and operation != "incast")
 
 

@@ -30,7 +30,7 @@ from hpcq.definition.checking import (
     shown,
 )
 from hpcq.definition.files.campaign import budget
-from hpcq.definition.model import Cluster, Compiler, Connection, Mpi, Ports, Toolchain, Trusted
+from hpcq.definition.model import RANKS_PER_NODE_MAX, Cluster, Compiler, Connection, Mpi, Ports, Toolchain, Trusted
 from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey
 from hpcq.scheduler.kinds import DESCRIPTIONS
 
@@ -315,6 +315,9 @@ class _ClusterFile(Section):
         le=3600,
         description="Longest time between two polls of the scheduler. Default: 5 s; with local 0.5 s.",
     )
+    per_node: dict[Literal["numa", "nic", "gpu"], Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)]] = Field(
+        default={}, description="What each node has, for `ranks_per_node: per_gpu`: {numa: 2, nic: 1, gpu: 4}."
+    )
     run_folders_kept_s: Seconds | None = Field(
         default=None,
         ge=86400,
@@ -385,6 +388,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
         filesystem_delay_s=(description.filesystem_delay_s if file.filesystem_delay_s is None else file.filesystem_delay_s),
         poll_interval_s=file.poll_interval_s or description.poll_interval_s,
         run_folders_kept_s=file.run_folders_kept_s,
+        per_node=dict(file.per_node),
         instance=dict(file.instance),
     )
 

@@ -55,9 +55,9 @@ static const struct option_relation relations[] = {
 struct collective_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
-    double fastest_rank_p50_ns, slowest_rank_p50_ns, rank_mean_ns, operation_count, rank_count, overlap_ratio,
-        clock_offset_ns, clock_drift_ratio, clock_error_ns, window_missed_count, pair_count, throughput_bps,
-        message_rate_pps;
+    double fastest_rank_p50_ns, slowest_rank_p50_ns, rank_mean_ns, fastest_rank_mean_ns, slowest_rank_mean_ns,
+        operation_count, rank_count, overlap_ratio, clock_offset_ns, clock_drift_ratio, clock_error_ns,
+        window_missed_count, pair_count, throughput_bps, message_rate_pps;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -69,6 +69,10 @@ static const struct metric_row metric_rows[] = {
         struct collective_metrics, rank_mean_ns, BETTER_NONE,
         "mean of all ranks and operations, each rank from its own start: what IMB calls t_avg and OSU the average "
         "latency"),
+    METRIC_ROW(struct collective_metrics, fastest_rank_mean_ns, BETTER_NONE,
+               "the least mean of any rank: what IMB calls t_min and OSU the min latency"),
+    METRIC_ROW(struct collective_metrics, slowest_rank_mean_ns, BETTER_NONE,
+               "the largest mean of any rank: what IMB calls t_max and OSU the max latency"),
     METRIC_ROW(struct collective_metrics, operation_count, BETTER_NONE, "operations measured"),
     METRIC_ROW(struct collective_metrics, rank_count, BETTER_NONE, "ranks that took part"),
     METRIC_ROW(struct collective_metrics, overlap_ratio, BETTER_HIGHER,
@@ -291,8 +295,11 @@ static void collective_report(struct run *run)
     struct collective *state = run->state;
     struct collective_metrics *metrics = run->metrics;
     double mine = state->own.count ? histogram_quantile_ns(&state->own, 0.5) : 0, least = 0, most = 0;
-    double mean_ns = state->own.count ? state->own.sum_ns / (double)state->own.count : 0, means_ns = 0;
+    double mean_ns = state->own.count ? state->own.sum_ns / (double)state->own.count : 0, means_ns = 0,
+           mean_least_ns = 0, mean_most_ns = 0;
     MPI_Reduce(&mean_ns, &means_ns, 1, MPI_DOUBLE, MPI_SUM, ROOT, state->call.communicator);
+    MPI_Reduce(&mean_ns, &mean_least_ns, 1, MPI_DOUBLE, MPI_MIN, ROOT, state->call.communicator);
+    MPI_Reduce(&mean_ns, &mean_most_ns, 1, MPI_DOUBLE, MPI_MAX, ROOT, state->call.communicator);
     MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, ROOT, state->call.communicator);
     MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, ROOT, state->call.communicator);
     if (state->clocks.size) {
@@ -316,6 +323,8 @@ static void collective_report(struct run *run)
     metrics->fastest_rank_p50_ns = least;
     metrics->slowest_rank_p50_ns = most;
     metrics->rank_mean_ns = means_ns / state->call.size;
+    metrics->fastest_rank_mean_ns = mean_least_ns;
+    metrics->slowest_rank_mean_ns = mean_most_ns;
     metrics->operation_count = (double)run->operation_count;
     metrics->rank_count = state->call.size;
     if (state->row->pairs)

@@ -7,6 +7,7 @@
 #include "programs/kernel_program.h"
 #include "programs/rank_reports.h"
 
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ extern char **environ;
 struct rank {
     struct run run;
     struct rank_reports reports;
-    const char *interface, *report_prefix;
+    const char *interface, *report_prefix, *bind;
     int number, count, per_node; /* ranks of a node follow each other; the first of them has the node's evidence */
 };
 
@@ -57,13 +58,10 @@ static bool rank_arguments(struct rank *rank, int argc, char **argv)
 {
     struct run *run = &rank->run;
     const char *programs = NULL, *nodes = NULL, *evidence = NULL, *raw = NULL, *per_node = "1";
-    const struct flag flags[] = {{"interface", &rank->interface},
-                                 {"programs-file", &programs},
-                                 {"nodes", &nodes},
-                                 {"report-prefix", &rank->report_prefix},
-                                 {"evidence-file", &evidence},
-                                 {"raw-dir", &raw},
-                                 {"ranks-per-node", &per_node}};
+    const struct flag flags[] = {
+        {"interface", &rank->interface},         {"programs-file", &programs}, {"nodes", &nodes},
+        {"report-prefix", &rank->report_prefix}, {"evidence-file", &evidence}, {"raw-dir", &raw},
+        {"ranks-per-node", &per_node},           {"bind", &rank->bind}};
     run->failure.state = "rank";
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, &run->failure))
         return false;
@@ -71,6 +69,8 @@ static bool rank_arguments(struct rank *rank, int argc, char **argv)
         return fail(&run->failure, EXIT_USAGE, "%s: found nothing: allowed: %s",
                     rank->report_prefix ? "nodes" : "report-prefix",
                     rank->report_prefix ? "names, by comma" : "the beginning of a file's name");
+    if (rank->bind && strcmp(rank->bind, "numa") != 0)
+        return fail(&run->failure, EXIT_USAGE, "bind: found %.64s: allowed: numa", rank->bind);
     rank->count = 1;
     for (const char *comma = nodes; (comma = strchr(comma, ',')); comma++)
         rank->count++;
@@ -108,6 +108,19 @@ static void rank_version(struct program_state *state)
     free(without);
 }
 
+/* The ranks of a node take its NUMA nodes in turn; the program inherits CPUs and memory. */
+static void rank_bind(struct rank *rank)
+{
+    struct program_options *options = rank->run.options;
+    glob_t nodes = {0};
+    if (rank->bind && !glob("/sys/devices/system/node/node[0-9]*", 0, NULL, &nodes))
+        options->common.client_numa_index = options->common.server_numa_index =
+            rank->number % rank->per_node % (int)nodes.gl_pathc;
+    else if (rank->bind)
+        run_warn(&rank->run, "option_not_granted", "bind: this system reports no NUMA nodes");
+    globfree(&nodes);
+}
+
 static bool rank_open(struct rank *rank)
 {
     struct run *run = &rank->run;
@@ -125,6 +138,7 @@ static bool rank_open(struct rank *rank)
         rank_version(state);
     gethostname(host, sizeof host - 1);
     run_grant_text(run, "host_name", host);
+    rank_bind(rank);
     return run_pin(run);
 }
 
