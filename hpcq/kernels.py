@@ -536,6 +536,8 @@ def _option(row: Mapping[str, Any]) -> Option:
 def _quantity(option: Option, value: Any) -> int | float:
     unit = units.unit_of_option(option.name) or option.unit or ""
     whole = option.type is OptionType.INTEGER
+    if isinstance(value, str) and option.choices and re.match(r"[a-z]", value):
+        raise ValueError(f"{_shown(value)}: must be a number, or one of {', '.join(option.choices)}")
     number: int | float = _one_number(read_quantity(value, unit, "a whole number" if whole else "a number"))
     if whole and isinstance(number, float):
         raise ValueError(f"{_written(value, number)}: must be a whole number{_in(unit)}")

@@ -236,8 +236,8 @@ def _print_kernel(one: Kernel) -> None:
 
 
 def _allowed(option: Option) -> str:
-    if option.choices:
-        return " ".join(option.choices)
-    if option.minimum is None and option.maximum is None:
-        return str(option.type.value)
-    return " to ".join("any" if bound is None else f"{bound:.12g}" for bound in (option.minimum, option.maximum))
+    words = list(option.choices)
+    if option.minimum is not None or option.maximum is not None:
+        bounds = (option.minimum, option.maximum)
+        words.insert(0, " to ".join("any" if bound is None else f"{bound:.12g}" for bound in bounds))
+    return " ".join(words) or option.type.value
