@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from tests.simulated_pbs import printing
 from tests.simulated_pbs.machine import Machine
-from tests.simulated_pbs.records import Job
+from tests.simulated_pbs.records import SERVER, Job
 from tests.simulated_pbs.requests import Answer, Refused, Request, options_of
 
 VERSION = Answer("", "Version: 6.1.3\nCommit: 2be6e5c6")
@@ -56,6 +56,11 @@ def qstat(machine: Machine, request: Request) -> Answer:
     given, ids = options_of(request.words, "xfQBqnar1", "u")
     if "F" in given:
         raise Refused(2, _USAGE.format("qstat"))
+    if "B" in given:
+        return Answer(printing.plain(f"Server: {SERVER}", printing.server_attributes(machine), wide=False))
+    if "Q" in given:
+        listed = [(f"Queue: {queue.name}", printing.queue_attributes(machine, queue)) for queue in machine.queues.values()]
+        return Answer("\n\n".join(printing.plain(head, found, wide=False) for head, found in listed))
     jobs, complaints = [], []
     for text in ids:
         number = re.fullmatch(r"(\d+)(\.simhead)?", text)
@@ -96,7 +101,14 @@ def attributes(job: Job) -> printing.Attributes:
 
 
 def pbsnodes(machine: Machine, request: Request) -> Answer:
-    given, names = options_of(request.words, "xalnor", "N")
+    given, names = options_of(request.words, "xalnorc", "N")
+    if given.keys() & {"o", "c"}:
+        if request.user != "root":
+            raise Refused(159, "pbsnodes: Unauthorized Request")
+        for name in names:
+            machine.nodes[name].offline = "o" in given
+            machine.nodes[name].comment = given.get("N", [machine.nodes[name].comment])[-1]
+        return Answer()
     if "x" not in given:
         raise Refused(1, _USAGE.format("pbsnodes"))
     shown = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -159,3 +161,55 @@ def test_jobs_of_others_are_seen(torque: SimulatedPbs, site: Site) -> None:
         assert found.mine == 0
     finally:
         torque.as_user("root", "qdel", running, waiting)
+
+
+@pytest.mark.promise("Limits of a queue of Torque are limits of the plan, and what it takes of a user is kept to.")
+def test_limits_of_a_queue(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "torque") as running:
+        running.control(set={"torque": True, "sleep_s": 0.0})
+        for line in (
+            "resources_max.nodect = 3", "resources_max.walltime = 00:30:00", "max_user_queuable = 5", "max_queuable = 40",
+            "acl_user_enable = True", "acl_users = anna@*",
+        ):  # fmt: skip
+            assert running.as_user("root", "qmgr", "-c", f"set queue workq {line}").returncode == 0
+        (tmp_path / "sim.yaml").write_text(CLUSTER.format(name="sim"))
+        cluster = read_cluster(tmp_path / "sim.yaml")
+        scheduler = scheduler_of(cluster, reach(cluster))
+        limits, most = scheduler.job_limits(), scheduler.submit_limit()
+    assert most == 5
+    assert (limits.max_nodes and limits.max_nodes.value, limits.max_walltime_s and limits.max_walltime_s.value) == (3, 1800)
+    assert limits.max_nodes is not None
+    assert limits.max_nodes.source == "resources_max.nodect of queue workq"
+    [refusal] = limits.refusals
+    assert refusal.startswith("queue workq: acl_users=anna@*: ")
+
+
+@pytest.mark.promise("`hpcq accept` on Torque drains with pbsnodes, and leaves a drain of somebody else with its reason.")
+def test_orders_of_an_acceptance(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "torque") as running:
+        running.control(set={"torque": True, "sleep_s": 0.0}, nodes={"pbn2": {"offline": True, "comment": "disk"}})
+        running.control(nodes={"pbn3": {"down": True}})
+        (tmp_path / "sim.yaml").write_text(CLUSTER.format(name="sim"))
+        cluster = read_cluster(tmp_path / "sim.yaml")
+        administration = scheduler_of(cluster, reach(cluster)).administration()
+        assert administration is not None
+
+        def by_root(order: str | None) -> int:
+            script = (running.folder / "bin" / "pbsnodes").read_text()
+            (tmp_path / "pbsnodes").write_text(re.sub(r'"\$PWD" "[^"]*"', '"$PWD" "root"', script))
+            (tmp_path / "pbsnodes").chmod(0o755)
+            words = ["bash", "-c", f"PATH={tmp_path}:$PATH; {order}"]
+            return subprocess.run(words, check=False, timeout=60, capture_output=True).returncode
+
+        def seen() -> dict[str, tuple[bool, bool, str]]:
+            return {name: (one.drained, one.down, one.reason) for name, one in administration.look().nodes.items()}
+
+        assert seen() == {
+            "pbn1": (False, False, ""), "pbn2": (True, False, "disk"), "pbn3": (False, True, ""), "pbn4": (False, False, ""),
+        }  # fmt: skip
+        assert by_root(administration.drain(["pbn1", "pbn2"], "hpcq accept: it's slow")) == 0
+        assert seen()["pbn1"] == (True, False, "hpcq accept: it's slow")
+        assert seen()["pbn2"] == (True, False, "disk")
+        assert by_root(administration.resume(["pbn1"])) == 0
+        assert seen()["pbn1"] == (False, False, "")
+        assert administration.reserve(["pbn1"], "anna", None) is None

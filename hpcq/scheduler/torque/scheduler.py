@@ -14,7 +14,10 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.pbs.nodes import Listed, condition
+from hpcq.scheduler.administration import Administration, NodeUpkeep, Reservation, Upkeep
+from hpcq.scheduler.base import JobLimits
+from hpcq.scheduler.pbs.nodes import Listed, condition, read_plain
+from hpcq.scheduler.pbs.queues import Asker, Queues, read_job_limits
 from hpcq.scheduler.pbs.scheduler import (
     TAG_VARIABLE,
     Outcome,
@@ -37,6 +40,7 @@ from hpcq.scheduler.types import (
 from hpcq.transport import Completed, Transport, quote
 
 _USER = "@user "
+_GROUPS = "@groups "
 #: How the server ends a job itself. A job that was deleted ends with TERM.
 _OWN_ENDS = {
     "-10": (JobState.OUT_OF_MEMORY, "it used more memory than it asked for"),
@@ -102,6 +106,49 @@ def read_node(record: Listed) -> NodeState:
         features=tuple(sorted(word.strip() for word in record.get("properties").split(",") if word.strip())),
         reason=record.get("note") or None,
     )
+
+
+class TorqueAdministration(Administration):
+    """pbsnodes, as an operator of the server types it. Reservations are those of Maui and Moab, which hpcq does not make."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def look(self) -> Upkeep:
+        user, _, listed = self._transport.sh(f"printf '{_USER}%s\\n' \"$(id -un)\"; pbsnodes -x").text.partition("\n")
+        try:
+            records = [record for record in read_xml(listed) if record.kind == "Name"]
+        except ValueError:
+            return Upkeep()
+        return Upkeep(user.removeprefix(_USER).strip(), {record.name: read_upkeep(record) for record in records})
+
+    def drain(self, nodes: Sequence[str], reason: str) -> str | None:
+        return " && ".join(
+            f"{{ pbsnodes -x {quote(node)} | grep -q '<state>[^<]*offline' || pbsnodes -o -N {quote(reason)} {quote(node)}; }}"
+            for node in nodes
+        )
+
+    def resume(self, nodes: Sequence[str]) -> str | None:
+        return f"pbsnodes -c -N '' {' '.join(quote(node) for node in nodes)}"
+
+    def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:  # noqa: ARG002
+        return None
+
+    def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:  # noqa: ARG002
+        return None
+
+    def admit(self, reservation: str, user: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002
+        return None
+
+
+def read_upkeep(record: Listed) -> NodeUpkeep:
+    """Read one node. Torque does not say when it came up."""
+    words = {word.strip() for word in record.get("state").split(",")}
+    down = condition(record.get("state")) is NodeCondition.DOWN
+    return NodeUpkeep(record.name, None, "offline" in words, down, record.get("note"), ())
 
 
 class Torque(SubmitsByQsub):
@@ -196,6 +243,29 @@ class Torque(SubmitsByQsub):
 
     def mine_command(self) -> str | None:
         return 'qselect -u "$(id -un)" -s QRHEWTS'
+
+    # -- limits, and the upkeep of nodes ----------------------------------------------------------------------------
+
+    def job_limits_command(self) -> str | None:
+        return f'printf \'{_USER}%s\\n{_GROUPS}%s\\n\' "$(id -un)" "$(id -Gn)"; qstat -B -f && qstat -Q -f'
+
+    def read_job_limits(self, answer: str) -> JobLimits:
+        user, groups, *_ = [*answer.split("\n"), "", ""]
+        asker = Asker(user.removeprefix(_USER).strip(), groups.removeprefix(_GROUPS).split())
+        return read_job_limits(read_plain(answer), self.settings.partition, asker)
+
+    def limit_command(self) -> str | None:
+        return self.job_limits_command()
+
+    def read_limit(self, answer: str) -> int | None:
+        """Return how many jobs the queue takes of a user, or of all users."""
+        queues = Queues.of(read_plain(answer))
+        found = queues.by_name.get(queues.named(self.settings.partition), queues.server)
+        limits = [found.number(name) for name in ("max_user_queuable", "max_queuable")]
+        return min((one for one in limits if one is not None), default=None)
+
+    def administration(self) -> Administration | None:
+        return TorqueAdministration(self.transport)
 
     # -- the site ---------------------------------------------------------------------------------------------------
 
