@@ -13,6 +13,7 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.checking import check_cluster
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.types import CheckedItem
+from tests.lab.campaigns_in_lab import Desk
 from tests.lab.driven_in_lab import Driven
 from tests.lab.lab_fixture import RunningLab
 
@@ -190,3 +191,16 @@ def test_the_reason_of_a_drain_is_read_whole(lab: RunningLab) -> None:
         assert administration.look().nodes["alpha-n04"].reason == reason
     finally:
         lab.exec("alpha", "scontrol", "update", "nodename=alpha-n04", "state=resume")
+
+
+@pytest.mark.long
+@pytest.mark.promise("MPI tests get their environment also where a site demands --export=NONE.")
+def test_steps_keep_what_the_script_sets(lab: RunningLab, tmp_path: Path) -> None:
+    (tmp_path / "clusters").mkdir()
+    more = 'extra_directives: ["--export=NONE"]\ncompiler: {cflags: -O0}\n'
+    (tmp_path / "clusters" / "alpha.yaml").write_text(lab.cluster_file("alpha").read_text() + more)
+    desk = Desk(tmp_path, lab)
+    brief = "parameters: {duration_s: 100ms, warmup_s: 50ms}"
+    desk.campaign(f"clusters: [alpha]\n{ONE_PAIR}\nrepetitions: 1\nretries: 0\ntests: [{{kernel: mpi_pingpong, {brief}}}]")
+    desk.hpcq("run", "campaign.yaml")
+    assert desk.rows("SELECT outcome, reason FROM v_results") == [{"outcome": "measured", "reason": None}]
