@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
+import subprocess
 import tarfile
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -193,6 +197,58 @@ def test_a_silent_far_end_is_given_up_when_the_users_own_settings_say_or_ours(
     for text, ours in (("", True), ("Host *\n    ServerAliveInterval 7\n", False)):
         config.write_text(text)
         assert any(word.startswith("ServerAliveInterval=") for word in Ssh("head", config)._connection()) is ours
+
+
+@pytest.fixture
+def far_end(tmp_path: Path) -> Iterator[Path]:
+    """A configuration of ssh whose host `head` is an sshd that ssh itself starts; control sockets go to `<name>.d`."""
+    if shutil.which("sshd", path="/usr/sbin:/usr/bin") is None or os.getuid() != 0:
+        pytest.skip("needs sshd, and root for a /run of its own")
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody have a /run of its own")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    server = (
+        f"HostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+    )
+    (tmp_path / "sshd_config").write_text(server)
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host head\n  HostName 127.0.0.1\n  User root\n  IdentityFile {tmp_path}/user\n  StrictHostKeyChecking no\n"
+        f"  UserKnownHostsFile /dev/null\n  ProxyCommand unshare --mount {tmp_path}/start\n"
+    )
+    (tmp_path / "start").write_text(
+        "#!/bin/sh\nmount -t tmpfs none /run && mkdir -m 755 /run/sshd &&"
+        f" exec /usr/sbin/sshd -i -f {tmp_path}/sshd_config -E {tmp_path}/log\n"
+    )
+    (tmp_path / "start").chmod(0o755)
+    with tempfile.TemporaryDirectory(prefix="ssh") as short:  # the path of a socket has at most 104 bytes
+        (tmp_path / "config.d").symlink_to(short)
+        yield config
+
+
+def _master(config: Path, socket: Path) -> int:
+    """The process that holds ssh's connection."""
+    check = ["ssh", "-F", str(config), "-o", f"ControlPath={socket}", "-O", "check", "head"]
+    said = subprocess.run(check, capture_output=True, text=True, check=True).stderr
+    return int(said.partition("pid=")[2].partition(")")[0])
+
+
+@pytest.mark.promise(
+    "The socket that a killed ssh connection leaves stops no later command; the next connection takes its place."
+)
+def test_a_killed_connection_leaves_a_socket_that_stops_nobody(far_end: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row `hpcq-ssh-UID/` of the leftover files."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", os.path.realpath(f"{far_end}.d"))
+    assert Ssh("head", far_end).sh("echo up").text == "up\n"
+    [socket] = Path(os.path.realpath(f"{far_end}.d"), f"hpcq-ssh-{os.getuid()}").iterdir()
+    os.kill(_master(far_end, socket), signal.SIGKILL)
+    assert socket.exists()
+    try:
+        assert Ssh("head", far_end).sh("echo again").text == "again\n"
+        assert _master(far_end, socket)
+    finally:
+        subprocess.run(["ssh", "-F", str(far_end), "-o", f"ControlPath={socket}", "-O", "exit", "head"], check=False)
 
 
 def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
