@@ -11,13 +11,11 @@ cluster, 1 km and 150 km of fibre (2.9 ms).
 from __future__ import annotations
 
 import os
-import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.harness import Claim, claim, finish, parser
 from hpcq.definition.find import LAB_FOLDER
 from hpcq.kernels import size_text
+from hpcq.store.database import reading
 
 CAMPAIGN = Path(__file__).resolve().parents[1] / "campaigns" / "lab-streams.yaml"
 #: Payload rate of a line of 400 Mbit/s with frames of 1,500 bytes.
@@ -95,7 +94,7 @@ def read(database: Path) -> Seen:
     values: dict[Cell, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     windows: dict[int, float] = {}
     trips: dict[str, list[float]] = defaultdict(list)
-    with closing(sqlite3.connect(database)) as connection:
+    with reading(database) as connection:
         for side, message_bytes, buffer_bytes, granted_bytes, value in connection.execute(VALUES):
             values[message_bytes, buffer_bytes][side].append(value)
             windows[buffer_bytes] = granted_bytes / 2  # Linux keeps the other half for its own bookkeeping
