@@ -29,3 +29,5 @@ def test_without_a_name_it_is_the_newest_run_that_has_not_ended(
     (runs[0].path / "alpha" / "loaded.json").write_text("{}")
     assert run(["status", "--runs", "runs"]) == 0
     assert f"run {runs[1].run}" in "".join(capsys.readouterr())
+    run(["cancel", "--runs", "runs"])
+    assert f"{runs[1].run} has ended: nothing of it is left to cancel" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 
 from hpcq.store import query
 from hpcq.store.database import reading
+from hpcq.store.history import metrics_of
 from hpcq.store.load.cluster import load_run
 from hpcq.store.selection import Selection
 from tests.store.run_folders import RunBuilder, ask, load
@@ -223,3 +224,19 @@ def damaged(builder: RunBuilder, content: bytes, rc: int = 0, words: str = "") -
     path.write_bytes(content)
     path.with_suffix(".err").write_text(words)
     builder.end("j00001")
+
+
+@pytest.mark.promise("The main metric of a kernel is what it measures, not what was seen beside it or of its captured packets.")
+def test_the_main_metric_is_the_kernels_own(tmp_path: Path) -> None:
+    tests = [(kernel, {"message_bytes": 64}) for kernel in ("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong")]
+    builder = RunBuilder(tmp_path / "runs", tests=tests)
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path)
+    with reading(tmp_path / "results.db") as connection:
+        found = {name: metrics_of(connection, None)[name].name for name, _ in tests}
+    assert found == {
+        "tcp_stream": "throughput_bps",
+        "tcp_pingpong": "round_trip_p50_ns",
+        "udp_stream": "throughput_bps",
+        "udp_pingpong": "round_trip_p50_ns",
+    }

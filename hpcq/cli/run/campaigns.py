@@ -402,13 +402,16 @@ def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path,
     \b
     Example: hpcq resume lab
     """
-    from hpcq.runner.live import find_unfinished_run
+    from hpcq.runner.live import find_unfinished_run, has_ended
 
     if abandoned:
         if name is not None:
             raise UserError(f"--abandoned: {name!r} beside it: must be one of both, since it takes every such run")
         return _resume_abandoned(database, runs_folder, as_json=as_json)
-    return _to_the_end(find_unfinished_run(name, runs_folder, _say), database, as_json=as_json)
+    found = find_unfinished_run(name, runs_folder, _say)
+    if has_ended(found):
+        _say(f"{found.run} has ended: nothing of it is left to measure; what it brought is in the database")
+    return _to_the_end(found, database, as_json=as_json)
 
 
 @click.command()

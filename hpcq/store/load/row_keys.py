@@ -246,13 +246,14 @@ class RowKeys:
     def choose_main_metric(self, kernel_id: int) -> None:
         """Give a kernel that has none its main metric: a median, else the first one with a direction.
 
-        A median of round trips beside a stream, idle, loaded or after it, is not the stream's own.
+        A median of round trips beside a stream, idle, loaded or after it, is not the stream's own, and that of captured packets
+        is a second look at what the kernel measured.
         """
         self._database.execute(
             "UPDATE kernel SET main_metric_name_id = (SELECT metric_name_id FROM metric_name"
             " WHERE kernel_id = ?1 AND better <> 'none'"
             " ORDER BY instr(name, '_p50_') = 0 OR substr(name, 1, instr(name, '_')) IN ('idle_', 'loaded_', 'after_',"
-            " 'queueing_'), position_no LIMIT 1)"
+            " 'queueing_', 'capture_'), position_no LIMIT 1)"
             " WHERE kernel_id = ?1 AND main_metric_name_id IS NULL",
             (kernel_id,),
         )
