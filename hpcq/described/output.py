@@ -591,7 +591,8 @@ def index_text(found: Iterable[Kernel]) -> str:
         assert described is not None  # noqa: S101 - only described kernels have files
         path = Path(described.path)
         kept = replace(kernel, described=replace(described, path=""))
-        rows[kernel.name] = {"sha256": _sum(path), "kernel": asdict(kept)}
+        row = {name: value for name, value in asdict(kept).items() if name != "relations"}  # only kernels of hpcq have any
+        rows[kernel.name] = {"sha256": _sum(path), "kernel": row}
     return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
 
 
