@@ -22,7 +22,7 @@ REVERSIONED = {
     **dict.fromkeys(("pow", "exp", "log", "log2", "exp2"), "2.29: without the SVID error handler"),
     **dict.fromkeys(("fmod", "hypot"), "2.38: without the SVID error handler"),
     **dict.fromkeys(("strtol", "strtoul", "strtoull", "strtoll", "sscanf"), "2.38: binary numbers of C23, as __isoc23_*"),
-    **dict.fromkeys(("dlopen", "dlsym", "sem_init", "sem_wait", "sem_post"), "2.34: moved into libc"),
+    **dict.fromkeys(("dlopen", "dlsym", "dlclose", "dlerror", "sem_init", "sem_wait", "sem_post"), "2.34: moved into libc"),
 }
 
 
