@@ -210,7 +210,11 @@ def _run(
         "INSERT INTO series VALUES (?, ?, ?, ?, ?, 'eth0', 'default')",
         ((key, keys.kernels[test], keys.parameters[test][1], client, server) for (test, client, server), key in new),
     )
-    database.execute("PRAGMA defer_foreign_keys = ON")
+    database.executemany(
+        f"INSERT INTO ingest_file VALUES (?, {keys.run}, 'alpha/jobs/j' || ? || '/1/t' || ? || '-r' || ? || '.json',"
+        " randomblob(32))",
+        ((row[0], f"{row[1] - keys.job:05d}", row[2], row[3]) for row in results),
+    )
     database.executemany(
         "INSERT INTO result (result_id, job_id, test_no, repetition_no, attempt_id, final, series_id, parameter_set_id,"
         " outcome, reason, started_utc, duration_ns, exit_code, disturbed, crossed_interface, rules_version, build_id,"
@@ -218,7 +222,7 @@ def _run(
         results,
     )
     _numbers(database, keys, random, results, jobs)
-    _evidence(database, keys, random, results, count > 100_000 or name == "survey")
+    _evidence(database, random, results, count > 100_000 or name == "survey")
     keys.job += len(pairs)
     keys.result += len(results)
 
@@ -270,10 +274,8 @@ def _numbers(
     database.executemany("INSERT INTO result_finding VALUES (?, ?, ?, ?, ?)", found)
 
 
-def _evidence(
-    database: Connection, keys: _Keys, random: np.random.Generator, results: list[tuple[Any, ...]], histograms: bool
-) -> None:
-    """Where each result ran, its file, and its block."""
+def _evidence(database: Connection, random: np.random.Generator, results: list[tuple[Any, ...]], histograms: bool) -> None:
+    """Where each result ran, and its block."""
     writer = BlockWriter(database, RowKeys(database).evidence_name)
     levels = [random.lognormal(6, 2.5, len(COUNTERS)) for _ in range(2)]
     for row in results[:DRAWN]:
@@ -291,12 +293,6 @@ def _evidence(
             " JOIN job j ON j.job_id = x.job_id WHERE x.result_id BETWEEN ?1 AND ?2",
             (first, last),
         )
-    database.execute(
-        "INSERT INTO ingest_file SELECT x.result_id, ?3, 'alpha/jobs/' || j.name || '/1/t' || x.test_no || '-r'"
-        " || x.repetition_no || '.json', randomblob(32) FROM result x JOIN job j ON j.job_id = x.job_id"
-        " WHERE x.result_id BETWEEN ?1 AND ?2",
-        (first, last, keys.run),
-    )
 
 
 def _content(random: np.random.Generator, levels: list[Any], row: tuple[Any, ...], *, histogram: bool) -> Content:
