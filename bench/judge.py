@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import harness
 from bench.support.histories import NOISES, PLANS, Fault, Site, again, draw
 from hpcq.judge.causes import Thing
-from hpcq.judge.confirming import JOBS, plan
-from hpcq.judge.jobs import NightJobs, by_night
+from hpcq.judge.confirming import plan
+from hpcq.judge.jobs import Indices, NightJobs, by_night
 from hpcq.judge.judging import FALSE_MORNINGS, Watched, watch
-from hpcq.judge.values import Outcome, Values
+from hpcq.judge.values import Floats, Outcome, Values
 
 HISTORY = 60
 #: false mornings per 100 that a noise may bring; 1 where not named
@@ -82,6 +82,12 @@ def confirmed(site: Site, node: int, factor: float, seed: int) -> tuple[bool, in
     return _told_tonight(after, node), len(rows)
 
 
+def _jobs_of(ends: Indices, place: Indices, rows: Indices, value: Floats) -> NightJobs:
+    """Jobs of these pairs, one per row; value: shape (rows, tests)."""
+    flags, ones = np.zeros(value.shape, bool), np.ones(value.shape, np.int64)
+    return NightJobs(ends[rows, 0], ends[rows, 1], place[rows], value, flags, ones)
+
+
 def false_mornings_confirmed(site: Site, seed: int) -> tuple[float, float]:
     """The same with the suspects of each night measured again; and how many second jobs a night takes."""
     values, random = draw(site, seed), np.random.default_rng([seed, 2])
@@ -100,19 +106,22 @@ def false_mornings_confirmed(site: Site, seed: int) -> tuple[float, float]:
         retests = plan(first)
         if retests:
             ends = np.array([(values.nodes.index(one.client), values.nodes.index(one.server)) for one in retests])
-            drawn = again(site, random, night, np.repeat(ends[None], JOBS, axis=0).reshape(-1, 2))
-            each = np.log(drawn).reshape(JOBS, len(ends), -1)
-            each += np.where(values.node_group[ends[:, 0]] != values.node_group[ends[:, 1]], np.log(0.97), 0.0)[:, None]
+            counts = np.array([one.job_count for one in retests])
+            number = np.concatenate([np.arange(count) for count in counts])
+            job = np.repeat(np.arange(len(retests)), counts)
+            each = np.log(again(site, random, night, ends[job])).reshape(len(job), -1)
+            each += np.where(values.node_group[ends[:, 0]] != values.node_group[ends[:, 1]], np.log(0.97), 0.0)[job, None]
             place = np.array([known[int(one), int(other)] for one, other in ends])
-            flags, ones = np.zeros(each[0].shape, bool), np.ones(each[0].shape, np.int64)
-            looks = [NightJobs(ends[:, 0], ends[:, 1], place, look, flags, ones) for look in each]
-            merged = replace(looks[0], value=np.median(each, axis=0), count=JOBS * ones)
+            looks = [_jobs_of(ends, place, job[number == one], each[number == one]) for one in range(int(counts.max()))]
+            medians = np.array([np.median(each[job == one], axis=0) for one in range(len(retests))])
+            merged = _jobs_of(ends, place, np.arange(len(retests)), medians)
+            merged = replace(merged, count=np.broadcast_to(counts[:, None], medians.shape).copy())
             spliced = [
                 (*found[:night], new, *found[night + 1 :])
                 for found, new in ((jobs.again, merged), (jobs.each_again, tuple(looks)))
             ]
             watched.jobs = replace(watched.jobs, again=spliced[0], each_again=spliced[1])
-            second_count += JOBS * len(ends)
+            second_count += len(job)
         watched.add(night)
     nights = {told.told for level in watched.levels.values() for told in level.messages if told.told >= HISTORY}
     return 100 * len(nights) / (site.night_count - HISTORY), second_count / site.night_count

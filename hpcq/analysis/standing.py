@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcq.analysis.change import CLOSED, RECORDED, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
-from hpcq.judge.causes import Cause, Coverage, Judged, Judgement, State, Thing
+from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.selection import Window, moment, window
@@ -25,6 +25,8 @@ from hpcq.verdict.record import VerdictRecord
 from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from hpcq.judge.confirming import Retest
     from hpcq.judge.judging import Watched
     from hpcq.store.read.judged_values import SeriesSeen
@@ -92,13 +94,14 @@ class ClusterCause:
 
 @dataclass(frozen=True, slots=True)
 class SecondLook:
-    """A node that was suspected and measured again in the same run. state: told, suspected or fine, after that.
+    """A node, link or group that was suspected and measured again in the same run. state: told, suspected or fine, after that.
 
     slow_count: of job_count jobs. why_not: why no job could measure it; empty if one did.
     """
 
     cluster: str
-    node: str
+    thing: str
+    names: tuple[str, ...]
     run: str
     suspected_utc: str
     ended_utc: str
@@ -122,8 +125,9 @@ class SecondLook:
 
     @property
     def line(self) -> str:
-        """The words with the node before them."""
-        return f"{self.cluster}/{self.node}: {self.words}"
+        """The words with the suspect before them: `alpha/n7: suspected at 02:10, ...`."""
+        what = {"node": "", "group": "uplink of ", "between": ""}.get(self.thing, f"{self.thing} ")
+        return f"{what}{self.cluster}/{' - '.join(self.names)}: {self.words}"
 
 
 @dataclass(frozen=True)
@@ -214,9 +218,12 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
     return tuple(found)
 
 
-def second_measurements(database: Connection, cluster: str, run: str) -> tuple[Retest, ...]:
-    """What to measure again in this run, as if it were the newest: its suspected nodes with good partners."""
-    from hpcq.judge.confirming import plan
+def second_measurements(database: Connection, cluster: str, run: str, jobs_at_most: int | None) -> tuple[Retest, ...]:
+    """What to measure again in this run, as if it were the newest: its suspects with good partners.
+
+    jobs_at_most: None is what the judge takes by itself.
+    """
+    from hpcq.judge.confirming import JOBS_AT_MOST, plan
     from hpcq.judge.judging import watch
     from hpcq.store.read.judged_values import job_values
 
@@ -224,36 +231,45 @@ def second_measurements(database: Connection, cluster: str, run: str) -> tuple[R
     values, _ = job_values(database, cluster, metrics_of(database, None), Window(run, until_utc=until_utc))
     if not values.nights or values.nights[-1].name != run:
         return ()
-    return plan(watch(values))
+    return plan(watch(values), JOBS_AT_MOST if jobs_at_most is None else jobs_at_most)
 
 
-def _second_looks(database: Connection, cluster: str, watched: Watched, judgement: Judgement) -> tuple[SecondLook, ...]:
+def _second_looks(database: Connection, cluster: str, watched: Watched) -> tuple[SecondLook, ...]:
     """Each suspect that was to be measured again: what came of it, by the night's run.
 
     A state of an earlier night is what that night said, of the newest what is said now.
     """
     query = (
-        "SELECT r.name, n.name, rc.suspected_utc, count(DISTINCT j.job_id), max(a.ended_utc),"
-        " max(x.outcome <> 'not_measured'), min(x.reason)"
+        "SELECT r.name AS run, n.name AS client, m.name AS server, rc.suspected_utc, count(DISTINCT j.job_id) AS job_count,"
+        " max(a.ended_utc) AS ended_utc, max(x.outcome <> 'not_measured') AS measured, min(x.reason) AS reason"
         " FROM job j INDEXED BY job_confirms"
         " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
         " JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN node n ON n.node_id = j.client_node_id"
+        " JOIN node m ON m.node_id = j.server_node_id"
         " JOIN result x ON x.job_id = j.job_id AND x.final = 1 LEFT JOIN attempt a ON a.attempt_id = x.attempt_id"
-        " WHERE j.purpose = 'confirmation' AND c.name = ? GROUP BY j.run_cluster_id, n.node_id ORDER BY r.created_utc, n.name"
+        " WHERE j.purpose = 'confirmation' AND c.name = ? GROUP BY j.run_cluster_id, n.node_id, m.node_id"
+        " ORDER BY r.created_utc, n.name, m.name"
     )
     nights = {night.name: index for index, night in enumerate(watched.values.nights)}
-    again = {(one.night, watched.values.nodes[one.node]): one for one in watched.again}
-    suspected = {one.names[0] for one in judgement.causes if one.thing is Thing.NODE and one.state is State.SUSPECTED}
+    places = {name: index for index, name in enumerate(watched.values.nodes)}
+    again = {(one.night, one.thing, one.index): one for one in watched.again}
+    jobs: dict[tuple[str, Thing, int], list[sqlite3.Row]] = {}
+    for row in database.execute(query, (cluster,)):
+        if row["run"] in nights and {row["client"], row["server"]} <= places.keys():
+            about = watched.about(nights[row["run"]], places[row["client"]], places[row["server"]])
+            jobs.setdefault((row["run"], *about), []).append(row)
     found = []
-    for run, node, suspected_utc, job_count, ended_utc, measured, reason in database.execute(query, (cluster,)):
-        if run not in nights:
-            continue
-        look = again.get((nights[run], node))
-        state = State.TOLD if look and look.confirmed else State.SUSPECTED if node in suspected or not measured else State.FINE
-        why_not = "" if measured else str(reason).removeprefix("not run: ")
-        slow, count = (look.slow_jobs, look.job_count) if look else (0, int(job_count))
-        utc = str(suspected_utc), str(ended_utc or suspected_utc)
-        found.append(SecondLook(cluster, node, run, *utc, slow, count, state.value, why_not))
+    for (run, thing, index), rows in jobs.items():
+        look = again.get((nights[run], thing, index))
+        measured = any(row["measured"] for row in rows)
+        suspected = index in watched.suspects.get(thing, []) or not measured
+        state = State.TOLD if look and look.confirmed else State.SUSPECTED if suspected else State.FINE
+        why_not = "" if measured else str(rows[0]["reason"]).removeprefix("not run: ")
+        slow, count = (look.slow_jobs, look.job_count) if look else (0, sum(int(row["job_count"]) for row in rows))
+        began = str(rows[0]["suspected_utc"])
+        ended = max((str(row["ended_utc"]) for row in rows if row["ended_utc"]), default=began)
+        names = watched.names(thing, index)
+        found.append(SecondLook(cluster, str(thing), names, run, began, ended, slow, count, state.value, why_not))
     return tuple(found)
 
 
@@ -288,7 +304,7 @@ def _standing(  # noqa: PLR0917 - a site after some of its nights
     nights = watched.values.nights
     utc, names = [_utc(night.utc_s) for night in nights], [night.name for night in nights]
     judgement = watched.judgement(first)
-    looks = _second_looks(database, cluster, watched, judgement)
+    looks = _second_looks(database, cluster, watched)
     causes = tuple(_cause(cluster, one, utc, names, looks) for one in judgement.causes if one.state is not State.ENDED)
     enough = watched.levels[Thing.NODE].nights >= ENOUGH_NIGHTS  # nodes x tests
     judged = enough[seen.client, seen.test] & (enough[seen.server, seen.test] | (seen.server == NOBODY))
@@ -421,8 +437,9 @@ def bounds_of(database: Connection, since: str) -> tuple[str, str | None]:
 
 def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str], looks: Collection[SecondLook]) -> ClusterCause:
     reason = one.reason
-    for look in looks:
-        if one.thing is Thing.NODE and look.node == one.names[0] and one.told is not None and look.run == runs[one.told]:
+    thing = Thing.LINK if one.thing is Thing.PAIR else one.thing
+    for look in looks if one.told is not None else ():
+        if (look.thing, set(look.names), look.run) == (thing, set(one.names), runs[one.told or 0]):
             reason = reason.replace("confirmed the same night", look.words)
     return ClusterCause(
         cluster,

@@ -48,6 +48,7 @@ class Budget:
     max_node_ratio: float = 1.0
     max_node_seconds: float | None = None
     max_walltime_s: int | None = None
+    max_confirmation_jobs: int | None = None
     hours: tuple[Hours, ...] = ()
     gives_way: bool = False
     #: Nodes that other runs of this user have or ask for; they count in the share.
@@ -61,6 +62,7 @@ class Budget:
             max_node_ratio=min(self.max_node_ratio, other.max_node_ratio),
             max_node_seconds=_smaller(self.max_node_seconds, other.max_node_seconds),
             max_walltime_s=_smaller(self.max_walltime_s, other.max_walltime_s),
+            max_confirmation_jobs=_smaller(self.max_confirmation_jobs, other.max_confirmation_jobs),
             hours=tuple(dict.fromkeys((*self.hours, *other.hours))),
             gives_way=self.gives_way or other.gives_way,
             elsewhere_count=self.elsewhere_count + other.elsewhere_count,

@@ -473,6 +473,12 @@ class BudgetSection(Section):
     max_walltime_s: Walltime | None = Field(
         default=None, description='Longest time limit of a job: seconds, or with its unit: "10min".'
     )
+    max_confirmation_jobs: int | None = Field(
+        default=None,
+        ge=0,
+        le=100_000,
+        description="Most jobs per run that measure suspects again (`hpcq run --confirm`), six each. Default: 60. 0: none.",
+    )
     hours: Annotated[str, BeforeValidator(_hours)] | None = Field(
         default=None, description="Jobs start only in these hours of the day, FIRST-LAST in local time, like 20-06."
     )

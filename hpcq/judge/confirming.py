@@ -1,7 +1,8 @@
-"""Confirmed the same night: whom to measure again, with whom, and what came of it.
+"""Confirmed the same night: what to measure again, with whom, and what came of it.
 
-    suspect n7  --3 jobs-->  n12 (good, same group)        pairs of one round share no node, so that they may run at once;
-    suspect n7  --3 jobs-->  n31 (good, another group)     a good partner is used once per round
+    node n7       --3 jobs-->  n12 (good, same group)      links and groups, too: a suspected link its own pair, six jobs;
+                  --3 jobs-->  n31 (good, another group)   the uplink of a group three of its nodes with good ones outside,
+    link n1 - n2  --6 jobs-->                              two jobs each
 
 The jobs are rows of the same night with look 1. judging.Watched counts them for the suspects alone: their partners
 were chosen because they are good, and two bad suspects must not make a good partner look bad.
@@ -14,56 +15,107 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.judge.causes import Thing
-from hpcq.judge.judging import Watched
+from hpcq.judge.jobs import Flags
+from hpcq.judge.judging import CLEAR_JOBS, MEASURED_AGAIN, Watched
+from hpcq.judge.levels import GROUP_JOBS_MIN
 from hpcq.judge.values import NOBODY
 
-#: Good partners of a suspect, and jobs with each of them.
+#: Good partners of a suspected node.
 PARTNERS = 2
-JOBS = 3
-#: One run measures no more suspects again.
-SUSPECTS_AT_MOST = 4
+#: Jobs of one run that measure suspects again, where no budget says otherwise: ten suspects.
+JOBS_AT_MOST = 10 * CLEAR_JOBS
 
 
 @dataclass(frozen=True, slots=True)
 class Retest:
-    """One pair to measure again. client is the suspect; round counts from 0."""
+    """One pair to measure again, for one suspect. Of a node, client is the suspect."""
 
+    thing: Thing
+    names: tuple[str, ...]
     client: str
     server: str
-    round: int
-    job_count: int = JOBS
+    job_count: int
 
 
-def plan(watched: Watched) -> tuple[Retest, ...]:
-    """The second measurements that tonight's suspected nodes need; empty where nobody is suspected.
+def plan(watched: Watched, jobs_at_most: int = JOBS_AT_MOST) -> tuple[Retest, ...]:
+    """The second measurements that tonight's suspects need; empty where nothing is suspected.
 
-    The most suspicious SUSPECTS_AT_MOST come first; the others stay suspected until tomorrow. A suspect that was not
-    measured tonight, or has no good partner, is left out.
+    Those nearest to being told come first; what is beyond `jobs_at_most` stays suspected until tomorrow. A suspect that was
+    not measured tonight, or has no good partner, is left out, and so is a link of a node that is suspected itself.
     """
-    level = watched.levels[Thing.NODE]
-    newest = int(level.seen.max(initial=-1))
-    tonight = [node for node in watched.suspects.get(Thing.NODE, ()) if level.seen[node] == newest]
-    suspects = sorted(tonight, key=lambda node: (-float(level.sum[node].max()), node))[:SUSPECTS_AT_MOST]
-    good = (level.seen == newest) & ~level.told & (level.sum.max(axis=1) < 1.0) & (level.nights.max(axis=1) >= 3)
-    good[tonight] = False
-    group, kind = watched.values.node_group, watched.values.node_class
-    busy: dict[int, set[int]] = {}
+    again = _Again(watched)
     found: list[Retest] = []
-    for suspect in suspects:
-        taken: list[int] = []
-        for number in range(PARTNERS):
-            candidates = np.flatnonzero(good)
-            if not len(candidates):
-                break
-            used = np.isin(candidates, list(busy.get(number, set())))
-            repeated = np.isin(candidates, taken)
-            inside = (group[candidates] == group[suspect]) & (group[suspect] != NOBODY)
-            other_kind = kind[candidates] != kind[suspect]
-            order = np.lexsort((level.sum[candidates].max(axis=1), inside != (number == 0), other_kind, used | repeated))
-            partner = int(candidates[order[0]])
-            if partner in taken or partner in busy.get(number, set()):
-                break
-            taken.append(partner)
-            busy.setdefault(number, set()).add(partner)
-            found.append(Retest(watched.values.nodes[suspect], watched.values.nodes[partner], number))
+    for thing, index in again.suspects():
+        pairs = again.pairs_of(thing, index)
+        each = CLEAR_JOBS // len(pairs) if pairs else 0
+        if len(pairs) * each > jobs_at_most:
+            break
+        jobs_at_most -= len(pairs) * each
+        names, nodes = watched.names(thing, index), watched.values.nodes
+        found += [Retest(thing, names, nodes[client], nodes[server], each) for client, server in pairs]
     return tuple(found)
+
+
+class _Again:
+    """Partners for tonight's suspects. A good partner serves each suspect once, and as few of them as possible."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        level = watched.levels[Thing.NODE]
+        newest = int(level.seen.max(initial=-1))
+        self.newest = newest
+        self.group, self.kind = watched.values.node_group, watched.values.node_class
+        self.sum = level.sum.max(axis=1, initial=0.0)
+        self.doubted = np.isin(np.arange(len(self.sum)), watched.suspects.get(Thing.NODE, []))
+        there: Flags = np.asarray((level.seen == newest) & ~level.told & ~self.doubted)
+        self.there = there
+        self.good = there & (self.sum < 1.0) & (level.nights.max(axis=1) >= 3)
+        for link in watched.suspects.get(Thing.LINK, []):
+            self.good[list(watched.ends_of(link))] = False
+        self.used = np.zeros(len(self.sum), np.int64)
+
+    def suspects(self) -> list[tuple[Thing, int]]:
+        """Nodes, links, groups and ways between two of them that were measured tonight, those nearest to their bound first."""
+        found = []
+        for thing in MEASURED_AGAIN:
+            level = self.watched.levels[thing]
+            bound = level.bound()
+            for index in self.watched.suspects.get(thing, []):
+                of_a_suspect = thing is Thing.LINK and self.doubted[list(self.watched.ends_of(index))].any()
+                if level.seen[index] == self.newest and not of_a_suspect:
+                    found.append((-float((level.sum[index] / bound).max()), thing, index))
+        order = list(Thing)
+        return [(thing, index) for _, thing, index in sorted(found, key=lambda one: (one[0], order.index(one[1]), one[2]))]
+
+    def pairs_of(self, thing: Thing, index: int) -> list[tuple[int, int]]:
+        """The pairs (client, server) that measure a suspect again; empty where no good partner is there."""
+        if thing is Thing.LINK:
+            return [self.watched.ends_of(index)]
+        if thing is Thing.NODE:
+            return self._of_node(index)
+        side, other = self.watched.sides_of(thing, index)
+        inside = [int(one) for one in np.flatnonzero(self.there & (self.group == side))]
+        inside.sort(key=lambda one: (float(self.sum[one]), one))
+        wanted = self.group == other if other != NOBODY else (self.group != side) & (self.group != NOBODY)
+        partners = [self._partner(one, [], wanted) for one in inside[:GROUP_JOBS_MIN]]
+        outside = [partner for partner in partners if partner >= 0 and wanted[partner]]
+        return list(zip(inside, outside, strict=False)) if len(outside) == GROUP_JOBS_MIN else []
+
+    def _of_node(self, node: int) -> list[tuple[int, int]]:
+        taken: list[int] = []
+        inside = (self.group == self.group[node]) & (self.group[node] != NOBODY)
+        for wanted in (inside, ~inside):
+            partner = self._partner(node, taken, wanted)
+            taken += [partner] if partner >= 0 else []
+        return [(node, partner) for partner in taken]
+
+    def _partner(self, node: int, taken: list[int], wanted: Flags) -> int:
+        """A good partner, best one that is `wanted`, of the same class, and little used; -1 where there is none."""
+        candidates = np.flatnonzero(self.good)
+        candidates = candidates[~np.isin(candidates, [node, *taken])]
+        if not len(candidates):
+            return -1
+        other_kind = self.kind[candidates] != self.kind[node]
+        best = np.lexsort((candidates, self.sum[candidates], ~wanted[candidates], other_kind, self.used[candidates]))[0]
+        self.used[candidates[best]] += 1
+        return int(candidates[best])

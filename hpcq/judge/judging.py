@@ -19,6 +19,8 @@ import numpy as np
 from hpcq.judge.causes import Cause, Coverage, Effect, Judged, Judgement, State, Thing
 from hpcq.judge.jobs import Flags, Indices, Jobs, NightJobs, by_night
 from hpcq.judge.levels import (
+    GROUP_SHARE,
+    NODE_SHARE,
     Witnesses,
     class_inside,
     explained_by_groups,
@@ -29,7 +31,7 @@ from hpcq.judge.levels import (
     night_level,
     night_scatter,
     node_scores,
-    node_scores_again,
+    scores_again,
     seen_from,
 )
 from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, OverTime, Told
@@ -49,6 +51,8 @@ FIRST_JOBS = 30
 CLEAR_JOBS = 6
 #: A suspect is cleared if no larger share of its second jobs is slow.
 REFUTED_SHARE = 1 / 3
+#: What is measured again the same night if it is suspected. A night or a class has no good partner.
+MEASURED_AGAIN = (Thing.NODE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
 #: Nights of a thing without which silence about it is not called fine.
 ENOUGH_NIGHTS = 3
 #: Nights that a thing needs before it can be judged.
@@ -70,14 +74,23 @@ def watch(values: Values, *, false_mornings: float = FALSE_MORNINGS) -> Watched:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What came of measuring a suspected node again the same night (an index each)."""
+    """What came of measuring a suspect again the same night (an index each)."""
 
     night: int
-    node: int
+    thing: Thing
+    index: int
     #: of the jobs that measured it again, how many were nearer to the suspected level than to the old one
     slow_jobs: int
     job_count: int
     confirmed: bool
+
+
+@dataclass(slots=True)
+class _First:
+    """The first look of tonight at one level, shape (things, tests): how far from the levels, and how far scores scatter."""
+
+    deviation: Floats
+    scatter: Floats
 
 
 @dataclass(slots=True)
@@ -102,6 +115,10 @@ class Watched:
     suspects: dict[Thing, list[int]] = field(init=False, default_factory=dict)
     counted: dict[Thing, Indices] = field(init=False, default_factory=dict)
     again: list[Again] = field(init=False, default_factory=list)
+    #: by night: what was suspected before anything was measured again
+    suspects_on: dict[int, dict[Thing, list[int]]] = field(init=False, default_factory=dict)
+    _first: dict[Thing, _First] = field(init=False, default_factory=dict)
+    _takes: dict[Thing, Floats] = field(init=False, default_factory=dict)
     _place: Indices = field(init=False)
     _place_level: Floats = field(init=False)
     _place_known: Flags = field(init=False)
@@ -115,6 +132,7 @@ class Watched:
     _links: Indices = field(init=False)
     _between: dict[tuple[int, int], int] = field(init=False)
     _ways: list[tuple[int, int]] = field(init=False)
+    _link_of: dict[tuple[int, int], int] = field(init=False)
     _link_pairs: Indices = field(init=False)
     _group: Indices = field(init=False)
     _class: Indices = field(init=False)
@@ -138,6 +156,7 @@ class Watched:
         self._between = {way: index for index, way in enumerate(ways)}
         self._ways = ways
         self._link_pairs = judged
+        self._link_of = {(int(jobs.pairs[one, 0]), int(jobs.pairs[one, 1])): place for place, one in enumerate(judged)}
         sizes = {
             Thing.NIGHT: 1,
             Thing.CLASS: len(values.classes) or int(self._class.max(initial=-1)) + 1,
@@ -170,15 +189,20 @@ class Watched:
         self._night(index, tonight)
         self._class_level(index, tonight)
         self._group_levels(index, tonight)
-        first, node_scatter = self._node_level(index, tonight)
+        self._node_level(index, tonight)
         self._link_level(index, tonight)
         place = self._place[jobs.pair]
         self._learn_places(jobs, tonight.left - self._node_part(jobs) + self._place_level[place], new=False)
         self._place_known[place] |= np.isfinite(tonight.left)
+        self.suspects = self._suspected()
         again = self.jobs.again[index]
         if again is not None:
-            self._again(index, again, first, node_scatter)
-        self.suspects = {thing: np.flatnonzero(level.suspected()).tolist() for thing, level in self.levels.items()}
+            self.suspects_on[index] = self.suspects
+            self._again(index, again)
+            self.suspects = self._suspected()
+
+    def _suspected(self) -> dict[Thing, list[int]]:
+        return {thing: np.flatnonzero(level.suspected()).tolist() for thing, level in self.levels.items()}
 
     def _expected(self, jobs: NightJobs) -> Floats:
         """All but the night's own: where the test stands here, and what the pair always has."""
@@ -264,9 +288,10 @@ class Watched:
         score, scatter = group_scores(things, left, len(level.told), self._job_scatter)
         look = level.look(index, score, scatter)
         takes = groups_take(look.deviation, look.far(), level.told, level.effect)
+        self._first[thing], self._takes[thing] = _First(look.deviation, scatter), takes
         tonight.left = tonight.left - explained_by_groups(things, takes)
 
-    def _node_level(self, index: int, tonight: _Tonight) -> tuple[Floats, Floats]:
+    def _node_level(self, index: int, tonight: _Tonight) -> None:
         level, jobs = self.levels[Thing.NODE], tonight.jobs
         node, partner, says = seen_from(jobs.client, jobs.server, tonight.left, self._node_takes())
         for end in (jobs.client, jobs.server):
@@ -279,7 +304,7 @@ class Watched:
         self._witnesses.forget((level.sum <= 0).all(axis=1) & ~level.told)
         level.tell_slow_from_the_start(index, self._class)
         level.recentre((level.seen == index) & ~level.told)
-        return look.deviation, scatter
+        self._first[Thing.NODE] = _First(look.deviation, scatter)
 
     def _node_takes(self) -> Floats:
         """What each node is known to take from its pairs: its level, and what was told of it."""
@@ -298,48 +323,92 @@ class Watched:
         score = np.full(level.level.shape, np.nan)
         score[link[rows]] = left[rows] + self._pair_level[link[rows]]
         self._count(Thing.LINK, index, link, jobs)
-        level.look(index, score, np.broadcast_to(self._job_scatter, score.shape))
+        scatter = np.broadcast_to(self._job_scatter, score.shape)
+        self._first[Thing.LINK] = _First(level.look(index, score, scatter).deviation, scatter)
         self._pair_level = level.level * (level.nights >= 1)
 
-    def _again(self, index: int, again: NightJobs, first: Floats, scatter: Floats) -> None:
-        """The second measurements of tonight's suspects; their partners were chosen because they are good."""
-        level = self.levels[Thing.NODE]
+    def _again(self, index: int, again: NightJobs) -> None:
+        """The second measurements of tonight's suspects, each judged by its own: partners were chosen because they are good."""
+        for end in (again.client, again.server):
+            self._count(Thing.NODE, index, end, again)
+        for thing in MEASURED_AGAIN:
+            if self.suspects[thing] and thing in self._first:
+                self._thing_again(index, thing, again)
+
+    def _thing_again(self, index: int, thing: Thing, again: NightJobs) -> None:
+        level, first = self.levels[thing], self._first[thing]
         suspects = level.suspected()
-        node, partner, says = self._says_again(again)
-        paired = again.server != NOBODY
+        owner, partner, says = self._says_again(index, thing, again)
         jobs = sum(np.isin(again.pair, one.pair).astype(np.int64) for one in self.jobs.each_again[index])
         rows = np.where(again.count > 0, np.broadcast_to(jobs, again.count.T.shape).T, 0)
-        rows = np.concatenate([rows, rows[paired]])
-        score, relative = node_scores_again(node, says, rows, self._job_scatter, len(level.told))
-        self._count(Thing.NODE, index, again.client, again)
-        self._count(Thing.NODE, index, again.server, again)
-        self._witnesses.add(node, partner, suspects & np.isfinite(score).any(axis=1))
+        rows = np.concatenate([rows, rows[again.server != NOBODY]]) if thing is Thing.NODE else rows
+        mine = owner != NOBODY
+        share = NODE_SHARE if thing is Thing.NODE else GROUP_SHARE
+        score, relative = scores_again(owner[mine], says[mine], rows[mine], self._job_scatter, len(level.told), share)
+        sure = suspects
+        if thing is Thing.NODE:
+            self._witnesses.add(owner, partner, suspects & np.isfinite(score).any(axis=1))
+            sure = suspects & self._witnesses.enough
+        else:
+            self._count(thing, index, owner, again)
         total = self._job_scatter**2
-        shared = level.shared(scatter, total)
+        shared = level.shared(first.scatter, total)
         variance = shared + relative**2 * np.maximum(total - shared, 0.1 * total)
-        repeats = np.clip(shared / np.maximum((level.scale * scatter) ** 2, 1e-12), 0.0, 1.0)
+        repeats = np.clip(shared / np.maximum((level.scale * first.scatter) ** 2, 1e-12), 0.0, 1.0)
         variance = np.maximum(variance - repeats * shared, 1e-12)
-        sure = suspects & self._witnesses.enough
         scatter = np.hypot(np.sqrt(variance), level.floor)
-        each = [self._says_again(jobs) for jobs in self.jobs.each_again[index]]
+        each = [self._says_again(index, thing, jobs) for jobs in self.jobs.each_again[index]]
         shift = level.gathered / np.maximum(level.gathered_nights, 1)
         slow: dict[int, Flags] = {}
-        for one in np.flatnonzero(suspects & np.isin(np.arange(len(suspects)), node)).tolist():
+        for one in np.flatnonzero(suspects & np.isin(np.arange(len(suspects)), owner)).tolist():
             nearer = min(float(np.min(shift[one])), -SMALLEST_EFFECT) / 2
             slow[one] = np.concatenate([(said[end == one] - level.level[one] < nearer).any(axis=1) for end, _, said in each])
         every = np.zeros(len(suspects), bool)
         every[[one for one, by_job in slow.items() if len(by_job) >= CLEAR_JOBS and by_job.all()]] = True
-        told = level.look_again(index, score, scatter, things=sure, every=every, first=first, shared=repeats)
+        told = level.look_again(index, score, scatter, things=sure, every=every, first=first.deviation, shared=repeats)
         for one, by_job in slow.items():
-            self.again.append(Again(index, one, int(by_job.sum()), len(by_job), bool(told[one])))
+            self.again.append(Again(index, thing, one, int(by_job.sum()), len(by_job), bool(told[one])))
             if not told[one] and by_job.mean() <= REFUTED_SHARE:
                 level.sum[one] = 0.0  # a lower sum is told more rarely still
 
-    def _says_again(self, again: NightJobs) -> tuple[Indices, Indices, Floats]:
-        """What second measurements say of both of their ends, as seen_from."""
+    def _says_again(self, index: int, thing: Thing, again: NightJobs) -> tuple[Indices, Indices, Floats]:
+        """What second measurements say of the things of a level: thing (NOBODY: of none), its partner, and the value."""
         left = again.value - self._expected(again) - (self._base + self._night_level)
         left = np.where(again.failed, NOTHING + self._node_part(again), left)
-        return seen_from(again.client, again.server, left, self._node_takes())
+        if thing is Thing.NODE:
+            return seen_from(again.client, again.server, left, self._node_takes())
+        left = left - self._node_part(again)
+        about = [self.about(index, int(a), int(b)) for a, b in zip(again.client, again.server, strict=True)]
+        owner = np.array([one if its is thing else NOBODY for its, one in about], np.int64)
+        if thing is Thing.LINK:
+            left = left + np.where((owner != NOBODY)[:, None], self._pair_level[owner], 0.0)
+        if thing is not Thing.GROUP and Thing.GROUP in self._takes:
+            crossing = groups_crossed(again.client, again.server, self._group)
+            left = left - explained_by_groups(crossing, self._takes[Thing.GROUP])
+        return owner, again.server, left
+
+    def about(self, night: int, client: int, server: int) -> tuple[Thing, int]:
+        """What a second measurement of this pair was for, that night: one of those that were suspected before it."""
+        suspects = self.suspects_on.get(night, {})
+        if client in suspects.get(Thing.NODE, ()):
+            return Thing.NODE, client
+        link = self._link_of.get((client, server), NOBODY)
+        if link in suspects.get(Thing.LINK, ()):
+            return Thing.LINK, link
+        group, other = int(self._group[client]), int(self._group[server]) if server != NOBODY else NOBODY
+        way = self._between.get((min(group, other), max(group, other)), NOBODY)
+        if way != NOBODY and group in suspects.get(Thing.GROUP, ()):
+            return Thing.GROUP, group
+        return (Thing.BETWEEN, way) if way in suspects.get(Thing.BETWEEN, ()) else (Thing.NODE, client)
+
+    def sides_of(self, thing: Thing, index: int) -> tuple[int, int]:
+        """The groups that a way connects; of a group itself and NOBODY."""
+        return self._ways[index] if thing is Thing.BETWEEN else (index, NOBODY)
+
+    def ends_of(self, link: int) -> tuple[int, int]:
+        """Client and server of a link."""
+        client, server = self.jobs.pairs[self._link_pairs[link]]
+        return int(client), int(server)
 
     # Learning ------------------------------------------------------------------------------------------------------
 

@@ -201,16 +201,16 @@ class Witnesses:
         self.enough[fine] = False
 
 
-def node_scores_again(
-    node: Indices, says: Floats, rows: Indices, job_scatter: Floats, node_count: int
+def scores_again(  # noqa: PLR0917 - what was measured, and of how many
+    thing: Indices, says: Floats, rows: Indices, job_scatter: Floats, thing_count: int, share: float
 ) -> tuple[Floats, Floats]:
-    """Of second measurements: the best of each node's partners, and how far it scatters relative to one job.
+    """Of second measurements: the best of each thing's pairs, and how far it scatters relative to one job.
 
-    says: shape (pairs, tests), the median of each pair's jobs; rows: of how many, same shape.
+    says: shape (pairs, tests), the median of each pair's jobs; rows: of how many, same shape. share: as best_of takes it.
     """
-    score, count = best_of(node, says, node_count, NODE_SHARE)
-    mean, deviation = expected_best(count, NODE_SHARE)
-    jobs, _ = best_of(node, np.where(np.isfinite(says), rows, np.nan), node_count, 0.0)
+    score, count = best_of(thing, says, thing_count, share)
+    mean, deviation = expected_best(count, share)
+    jobs, _ = best_of(thing, np.where(np.isfinite(says), rows, np.nan), thing_count, 0.0)
     one = np.where(jobs >= 3, 1.2533 / np.sqrt(np.maximum(jobs, 1) + 0.5), 1 / np.sqrt(np.maximum(jobs, 1)))
     return score - mean * one * job_scatter, np.where(count > 0, deviation * one, np.nan)
 

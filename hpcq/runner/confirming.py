@@ -26,7 +26,7 @@ CONFIRM_WAIT_S = 900.0
 
 
 def confirm(run: RunFolder, cluster_name: str, database: Path, say: stages.Say) -> dict[str, Any]:
-    """Measure the suspected nodes of one cluster again, each with good partners. Returns the content of confirmed.json.
+    """Measure the suspected nodes, links and groups of one cluster again. Returns the content of confirmed.json.
 
     Nothing is measured where nobody is suspected, where the run was cancelled, or where the budget is used up.
     """
@@ -37,24 +37,26 @@ def confirm(run: RunFolder, cluster_name: str, database: Path, say: stages.Say) 
     if not before.suspected_utc:
         with Journal(run.journal(cluster_name)) as journal:
             journal.append("suspected", pair_count=planned.confirmation_count)
-    suspects = sorted({client for client, _ in planned.pairs[planned.confirmations_begin :]})
-    if suspects:
+    if planned.confirmation_count:
         jobs = count_of(planned.confirmation_count, "job")
-        say(f"{cluster_name}: {', '.join(suspects)}: suspected, and measured again now: {jobs} with good partners")
+        pairs = sorted({" > ".join(pair) for pair in planned.pairs[planned.confirmations_begin :]})
+        say(f"{cluster_name}: suspects are measured again now: {jobs} of {', '.join(pairs)}")
         _measure(run, cluster_name, planned, say)
     else:
-        why = "the run was cancelled" if before.cancelled else "nobody is suspected"
+        why = "the run was cancelled" if before.cancelled else "nothing is suspected, or the budget has no job for it"
         say(f"{cluster_name}: {why}: nothing is measured again")
     write_json(run.path / cluster_name / "loaded.json", stages.load(run, database))
-    return {"format": 1, "ended_utc": utc_now(), "suspects": suspects, "job_count": planned.confirmation_count}
+    return {"format": 1, "ended_utc": utc_now(), "job_count": planned.confirmation_count}
 
 
 def _with_suspects(run: RunFolder, cluster_name: str, planned: Plan, database: Path) -> Plan:
     """Look for suspects, and write their pairs into the plan if there are any."""
     from hpcq.analysis.standing import second_measurements
 
+    here = place(run, cluster_name)
     with reading(database) as connection:
-        found = second_measurements(connection, cluster_name, run.run)
+        jobs_at_most = here.campaign.budget_on(here.cluster).max_confirmation_jobs
+        found = second_measurements(connection, cluster_name, run.run, jobs_at_most)
     most = max((one.job_count for one in found), default=0)
     pairs = [(one.client, one.server) for number in range(most) for one in found if number < one.job_count]
     if not pairs:

@@ -12,6 +12,7 @@ from bench.support.histories import Fault, Site, draw
 from hpcq.judge import values as columns
 from hpcq.judge.causes import Cause, Judged, State, Thing
 from hpcq.judge.confirming import plan
+from hpcq.judge.jobs import Flags
 from hpcq.judge.judging import judge, watch
 from hpcq.judge.values import NOBODY, Night, Outcome, Values
 from hpcq.kernels import Better
@@ -199,6 +200,38 @@ def test_a_suspect_that_is_fine_again_is_not_told() -> None:
     assert after.again[0].confirmed is False
     assert (after.again[0].slow_jobs, after.again[0].job_count) == (0, 6)
     assert after.suspects[Thing.NODE] == [], "cleared"
+
+
+def slow_tonight(values: Values, rows: Flags, level: float) -> Values:
+    """The same with these jobs of the last night at this logarithm."""
+    hit = rows & (values.night == len(values.nights) - 1)
+    return replace(values, value=np.where(hit, level, values.value))
+
+
+@pytest.mark.promise("A link, and the uplink of a group, that slow down are told the same night once they are measured again.")
+@pytest.mark.parametrize(("thing", "node_count"), [(Thing.LINK, 32), (Thing.BETWEEN, 64), (Thing.GROUP, 64)])
+def test_links_and_groups_are_confirmed_the_same_night_too(thing: Thing, node_count: int) -> None:
+    values = draw(Site(node_count, 30, "gauss3", "fixed"), seed=41)
+    sides = np.sort(values.node_group[np.stack([values.client, values.server])], axis=0)
+    crosses = (sides[0] != sides[1]) & ((sides == 1).any(axis=0) if thing is Thing.GROUP else (sides == [[0], [1]]).all(axis=0))
+    first = np.flatnonzero(values.night == len(values.nights) - 1)[0]
+    of_pair = (values.client == values.client[first]) & (values.server == values.server[first])
+    level = float(np.median(values.value)) + np.log({Thing.LINK: 0.5, Thing.BETWEEN: 0.7, Thing.GROUP: 0.88}[thing])
+    values = slow_tonight(values, of_pair if thing is Thing.LINK else crosses, level)
+    before = watch(values)
+    assert told(before.judgement().causes) == []
+    retests = [one for one in plan(before) if one.thing is thing]
+    assert sum(one.job_count for one in retests) == 6
+    assert plan(before, 0) == ()
+    ends = [(values.nodes.index(one.client), values.nodes.index(one.server), one.job_count) for one in retests]
+    after = watch(with_retests(values, ends, level))
+    [cause] = [one for one in after.judgement().causes if one.state is State.TOLD]
+    assert cause.thing in {thing, Thing.PAIR}
+    assert "confirmed the same night" in cause.reason
+    assert [(one.thing, one.slow_jobs, one.job_count, one.confirmed) for one in after.again] == [(thing, 6, 6, True)]
+    fine = watch(with_retests(values, ends, float(np.median(values.value))))
+    assert told(fine.judgement().causes) == []
+    assert fine.suspects[thing] == [], "cleared"
 
 
 def with_retests(values: Values, retests: list[tuple[int, int, int]], level: float) -> Values:

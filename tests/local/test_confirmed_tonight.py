@@ -122,6 +122,6 @@ def test_a_node_that_is_fine_again_is_not_told(desk: LocalDesk) -> None:
     slows(desk, "n5", 3)
     done = desk.json("run", "--confirm", "try.yaml")
     [look] = done["second_looks"]
-    assert (look["node"], look["state"], look["slow_count"], look["job_count"]) == ("n5", "fine", 0, 6)
+    assert (*look["names"], look["state"], look["slow_count"], look["job_count"]) == ("n5", "fine", 0, 6)
     assert re.fullmatch(r"suspected at \d\d:\d\d, not confirmed at \d\d:\d\d: slow in 0 of 6 jobs", look["words"])
     assert "not confirmed" in (desk.run_folder / "report.html").read_text()

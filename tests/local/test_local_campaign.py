@@ -178,6 +178,18 @@ def test_a_test_that_failed_twice_the_same_way_is_not_repeated(tmp_path: Path) -
     assert len(desk.rows("SELECT * FROM v_attempts")) == 1, "it is decided, so it is not tried again"
 
 
+@pytest.mark.promise("Where a campaign says `decided_after`, a job ends once each of its tests has failed and none measured.")
+def test_a_job_of_which_each_test_failed_ends(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    campaign = desk.folder / desk.campaign(REFUSED, REFUSED.replace("50ms", "60ms"), more="decided_after: 3")
+    campaign.write_text(campaign.read_text().replace("repetitions: 1", "repetitions: 4"))
+    desk.hpcq("run", "try.yaml", expect=3)
+    rows = desk.rows("SELECT outcome, reason, count(*) AS n FROM v_results GROUP BY outcome, reason ORDER BY 1, 2")
+    assert [(row["outcome"], row["n"]) for row in rows] == [("failed", 2), ("not_measured", 6)]
+    assert rows[-1]["reason"] == "decided: each test of this job failed, and none measured anything"
+    assert len(desk.rows("SELECT * FROM v_attempts")) == 1
+
+
 def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("bare", CLUSTER.replace("-O0", "-O0, cc: no-such-cc"))

@@ -689,9 +689,10 @@ def _print_second_looks(standing: Sequence[Standing], runs: Sequence[RunRow]) ->
             print_words(f"{row.cluster}: nothing was measured again: too little is known of its nodes to suspect one")
         elif not one.second_looks:
             print_words(f"{row.cluster}: no suspect to measure again at {row.suspected_utc[11:16]}")
-        looked = {look.node for look in one.second_looks} if one else set()
+        looked = {(look.thing, *sorted(look.names)) for look in one.second_looks} if one else set()
         for cause in one.causes if one else ():
-            again = "" if cause.is_told or looked & set(cause.names) else "; not measured again"
+            mine = (cause.thing.replace("pair", "link"), *sorted(cause.names))
+            again = "" if cause.is_told or mine in looked else "; not measured again"
             print_words(f"{cause.words}{again}")
 
 

@@ -353,7 +353,7 @@ def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
 @click.command()
 @click.argument("campaign")
 @click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued; hpcq resume goes on.")
-@click.option("--confirm/--no-confirm", help="Measure nodes that are suspected after it again at once, in the same run.")
+@click.option("--confirm/--no-confirm", help="Measure what is suspected after it again at once, in the same run.")
 @database_option
 @runs_option
 @clusters_option
@@ -377,9 +377,9 @@ def run(  # noqa: PLR0917 - Click passes by name
     With --detach no process stays behind; `hpcq resume` continues the run, now or tomorrow. The two sides of a link need a
     running driver, so only `hpcq resume` submits pairs over links.
 
-    With --confirm, nodes that look slow after the last job are measured again, three jobs with each of two good partners,
-    within the campaign's budget. Exit code 3 when a node is slow again, 4 when that could not be settled. `hpcq schedule
-    add` does it by default.
+    With --confirm, nodes, links and uplinks of groups that look slow after the last job are measured again, six jobs each
+    with good partners, within the campaign's budget (`max_confirmation_jobs`). Exit code 3 when one is slow again, 4 when
+    that could not be settled. `hpcq schedule add` does it by default.
 
     \b
     Example: hpcq run campaigns/demo.yaml

@@ -801,6 +801,7 @@ def budget(section: BudgetSection) -> Budget:
         max_node_ratio=1.0 if section.max_node_ratio is None else section.max_node_ratio,
         max_node_seconds=section.max_node_seconds,
         max_walltime_s=section.max_walltime_s,
+        max_confirmation_jobs=section.max_confirmation_jobs,
         hours=() if section.hours is None else (read_hours(section.hours),),
         gives_way=section.gives_way,
     )

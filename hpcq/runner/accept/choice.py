@@ -220,14 +220,16 @@ def partners(
     for turn in range(PARTNERS_MAX):
         for node in sorted(targets, key=natural):
             plan.add(node, turn, every_link=every_link)
-    both = both_ways(plan.pairs)
+    one_way = list(plan.pairs)
+    # The other way round comes last: a node that fails with several partners is decided before it has run with one twice.
+    back = [pair[::-1] for pair in one_way]
     if every_link:
-        return both
+        return [*one_way, *back]
     plan.pairs.clear()
     for turn in range(PARTNERS, PARTNERS + meetings):
         for node in sorted(targets, key=natural):
             plan.meet(node, turn)
-    return [*both, *_in_turn(plan.pairs)]
+    return [*one_way, *_in_turn(plan.pairs), *back]
 
 
 class Doubts(Protocol):

@@ -48,6 +48,8 @@ class Pending:
     held: Mapping[int, float]
     #: Consider only these; None: all.
     due: frozenset[int] | None = None
+    #: Whether pairs that failed the other way round are among them, behind the others.
+    again: bool = True
 
     def __iter__(self) -> Iterator[PlannedPair]:
         free = (index for index in self.state.pending if index not in self.held and (self.due is None or index in self.due))
@@ -56,7 +58,7 @@ class Pending:
             yield from map(plan.pair_at, free)
             return
         indices = list(free)  # other partners say more of a node than the pair that failed, the other way round
-        for again in (False, True):
+        for again in (False, True) if self.again else (False,):
             yield from (plan.pair_at(one) for one in indices if (frozenset(plan.nodes_at(one)) in failed) is again)
 
     def __len__(self) -> int:
@@ -430,7 +432,8 @@ class Driver:
             within = len(jobs) + room
             most = budget.max_jobs
             budget = replace(budget, max_jobs=within if most is None else min(most, within))
-        pending = self._pending()
+        # While anything of ours runs, a pair that failed waits for other partners of its nodes: they decide whose fault it is.
+        pending = replace(self._pending(), again=not self.state.active)
         if self.state.plan.allocation != "pair":
             allocations = choose_allocations(pending, idle, jobs, budget, self.state.plan)
             return [[pair_index_of(pair.job) for pair in pairs] for pairs in allocations]

@@ -89,6 +89,7 @@ def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int
 
 #: Why a repetition was not measured where a campaign says `decided_after`.
 DECIDED = "decided: the test failed twice the same way in this job"
+_DECIDED_JOB = "decided: each test of this job failed, and none measured anything"
 
 
 def missing_reason(tries: Sequence[Attempt], not_run: str | None, *, closed: bool) -> str:
@@ -745,7 +746,8 @@ class ClusterLoader(PlanRows):
         if path is None or not path.is_file():
             return {}
         if tries[-1].place is None:
-            return {int(line): DECIDED for line in path.read_text().split() if line.isdecimal()}
+            tests = [int(line) for line in path.read_text().split() if line.isdecimal()]
+            return {test_no: DECIDED if test_no else _DECIDED_JOB for test_no in tests}
         found: dict[int, str] = {}
         for what, name, *others in (line.split() for line in path.read_text().splitlines() if len(line.split()) > 2):
             if what == "node" and name in job.nodes:
