@@ -27,6 +27,8 @@ from hpcq.units import count_of
 
 #: Result reasons that only say that the measurement may still come.
 _PENDING = "pending: "
+#: Of what was not measured: the job ran on its nodes and brought nothing.
+_JOB_FAILED = re.compile(r"attempt \d+ (failed|timed_out)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class JobOutcome:
     failed_count: int = 0
     not_measured_count: int = 0
     disturbed_count: int = 0
+    job_failed_count: int = 0
+    """Of those not measured: their job started on these nodes, and failed or ran out of time as a whole."""
 
     @property
     def lost_count(self) -> int:
@@ -119,6 +123,7 @@ class _Job:
     weight_count: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     disturbed_count: int = 0
+    job_failed_count: int = 0
 
     @property
     def may_be_pruned(self) -> bool:
@@ -140,6 +145,7 @@ class _Job:
             failed_count=self.outcomes.get("failed", 0),
             not_measured_count=self.outcomes.get("not_measured", 0),
             disturbed_count=self.disturbed_count,
+            job_failed_count=self.job_failed_count,
         )
 
 
@@ -178,6 +184,7 @@ def outcomes_in(database: Connection, run_ids: Sequence[int], wanted: Selection)
             job = series.jobs[job_id] = _Job(run, name, started_utc)
         job.outcomes[outcome] = job.outcomes.get(outcome, 0) + 1
         job.disturbed_count += disturbed
+        job.job_failed_count += outcome == "not_measured" and _JOB_FAILED.match(reason or "") is not None
         if value is not None:
             job.values.append(value)
             if not disturbed:

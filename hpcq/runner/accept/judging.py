@@ -196,12 +196,14 @@ class _Columns:
 
 
 def _job(one: SeriesOutcome, job: JobOutcome, *, usual: bool) -> tuple[float, Outcome]:
-    """The value of a job and what became of it. Half of its repetitions without a result: it failed.
+    """The value of a job and what became of it. Half of its repetitions without a result, or all lost with the job: it failed.
 
     usual: most jobs of its test ran beside other work, so that says nothing against it.
     """
     ran = job.value_count + job.lost_count
     if ran and job.lost_count / ran >= LOST_SHARE:
+        return nan, Outcome.FAILED
+    if not ran and job.job_failed_count:
         return nan, Outcome.FAILED
     value = job.value if usual or job.clean_value is None else job.clean_value
     if value is None:
