@@ -25,8 +25,6 @@ from hpcq.verdict.record import VerdictRecord
 from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from hpcq.judge.confirming import Retest
     from hpcq.judge.judging import Watched
     from hpcq.store.read.judged_values import SeriesSeen
@@ -253,11 +251,11 @@ def _second_looks(database: Connection, cluster: str, watched: Watched) -> tuple
     nights = {night.name: index for index, night in enumerate(watched.values.nights)}
     places = {name: index for index, name in enumerate(watched.values.nodes)}
     again = {(one.night, one.thing, one.index): one for one in watched.again}
-    jobs: dict[tuple[str, Thing, int], list[sqlite3.Row]] = {}
+    jobs: dict[tuple[str, Thing, int], list[dict[str, Any]]] = {}
     for row in database.execute(query, (cluster,)):
         if row["run"] in nights and {row["client"], row["server"]} <= places.keys():
             about = watched.about(nights[row["run"]], places[row["client"]], places[row["server"]])
-            jobs.setdefault((row["run"], *about), []).append(row)
+            jobs.setdefault((row["run"], *about), []).append(dict(row))
     found = []
     for (run, thing, index), rows in jobs.items():
         look = again.get((nights[run], thing, index))
