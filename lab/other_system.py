@@ -22,7 +22,7 @@ from pathlib import Path
 from faults import LabError
 from processes import ENVIRONMENT, run
 
-SYSTEMS = ("host", "trixie")
+SYSTEMS = ("host", "trixie", "sid")
 CACHE_FOLDER = Path("/var/cache/hpcq-lab")
 BUILD_TIMEOUT_S = 1800
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -58,7 +58,9 @@ def _build(root: Path, release: str, packages: list[str]) -> None:
     environment |= {name: os.environ[name] for name in PROXY_VARIABLES if name in os.environ}
     separate = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--propagation", "private"]
     options = ["--mode=root", "--variant=essential", "--format=directory", f"--include={','.join(packages)}"]
-    options += [f"--aptopt={line}" for line in ('APT::Install-Recommends "false"', *_proxies())]
+    # sid's lists expire after a week, and a mirror may stand still for longer; their signature is checked all the same.
+    settings = ('APT::Install-Recommends "false"', 'Acquire::Check-Valid-Until "false"', *_proxies())
+    options += [f"--aptopt={line}" for line in settings]
     options += ["--dpkgopt=force-unsafe-io", *(f"--dpkgopt=path-exclude={pattern}" for pattern in NOT_UNPACKED)]
     command = [*separate, "mmdebstrap", *options, release, str(root), f"deb {_mirror()} {release} main"]
     with log.open("w") as log_file:

@@ -28,7 +28,7 @@ FROM v_results v
 LEFT JOIN v_granted g ON g.result_id = v.result_id AND g.granted = 'server_receive_buffer_bytes'
 JOIN v_series s ON s.series_id = v.series_id
 JOIN metric_name n ON n.name = v.metric AND n.kernel_id = (SELECT kernel_id FROM kernel WHERE name = v.kernel)
-WHERE v.run = ? AND v.outcome = 'measured' AND v.metric IS NOT NULL
+WHERE v.run = ? AND v.outcome = 'measured' AND v.value IS NOT NULL
 """
 _LINKS = """
 SELECT DISTINCT p.cluster AS link, f.name AS from_cluster, t.name AS to_cluster
