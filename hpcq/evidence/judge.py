@@ -48,9 +48,8 @@ def _findings(row: Row, case: Case) -> Iterator[Finding]:
             node = f"{side.here.node} and {side.there.node} (one machine)" if once and side.there else side.here.node
             role = {} if once else {"role": side.role}
             rounded = {name: round(value, 6) if isinstance(value, float) else value for name, value in figures.items()}
-            yield Finding(
-                row.rule, None if once else side.here.name, _said(row.message, {"node": node, **figures}), rounded | role
-            )
+            words = _Said().vformat(row.message, (), {"node": node, **figures})
+            yield Finding(row.rule, None if once else side.here.name, words, rounded | role)
 
 
 def _disturbs(row: Row, finding: Finding) -> bool:
@@ -72,10 +71,6 @@ class _Said(string.Formatter):
             few = unit in {None, "count"} and abs(value) < _THREE_DIGITS_BELOW
             return f"{value:.3g}" if few else units.human(value, unit)
         return value
-
-
-def _said(message: str, figures: Mapping[str, Any]) -> str:
-    return _Said().vformat(message, (), figures)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -288,8 +288,9 @@ def _lines(exported: Exported) -> Iterator[str]:
     measured = sum(one.measured_count for one in exported.clusters)
     yield f"## hpcq: {_text(exported.run)}"
     yield ""
-    yield f"{_verdict(exported)} {measured} of {planned} planned results measured."
-    for one in exported.verdict.reasons:
+    verdict = exported.verdict
+    yield f"**{verdict.verdict.shown}**: {_text(verdict.by)}. {measured} of {planned} planned results measured."
+    for one in verdict.reasons:
         yield f"- {_text(one.words)}"
     failed = [one for one in exported.gates if one.verdict == "failed"]
     yield from _table(
@@ -336,10 +337,6 @@ def _lines(exported: Exported) -> Iterator[str]:
 
 def _over(network: str) -> str:
     return f"over {network}" if network else ""
-
-
-def _verdict(exported: Exported) -> str:
-    return f"**{exported.verdict.verdict.shown}**: {_text(exported.verdict.by)}."
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:

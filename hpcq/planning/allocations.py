@@ -160,7 +160,7 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None
     as_rounds = without_sets(replace(plan, tests=alike)) if plan.allocation == AllocationKind.PAIR else plan
     if not as_rounds.pairs:
         return plan
-    most_s = _limit_s(campaign, budget)
+    most_s = min((limit for limit in (campaign.walltime_s, budget.max_walltime_s) if limit is not None), default=None)
     group_size = campaign.allocation.node_count or min(_GROUP_NODE_COUNT, largest.value if largest else _GROUP_NODE_COUNT)
     allocations = {
         AllocationKind.PAIR.value: AllocationCost(
@@ -268,11 +268,6 @@ def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> l
     if not chosen:
         chosen = [pair for place, pair in enumerate(rounds[0], 1) if place == 1 or fits(1, place)]
     return chosen
-
-
-def _limit_s(campaign: Campaign, budget: Budget) -> int | None:
-    limits = [limit for limit in (campaign.walltime_s, budget.max_walltime_s) if limit is not None]
-    return min(limits, default=None)
 
 
 def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> AllocationCost:

@@ -86,7 +86,7 @@ def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapp
         if separation > 0 and common[0] != common[1]:
             own = where == "build" and name in OWN_BUILD
             found.append(Cause(name, where, *common, round(separation, 4), own))
-    return sorted(found, key=lambda one: (-one.separation, not _telling(one.fact), one.where, one.fact))
+    return sorted(found, key=lambda one: (-one.separation, not any(word in one.fact for word in _TELLING), one.where, one.fact))
 
 
 def own_build_changed(causes: Iterable[Cause]) -> bool:
@@ -105,10 +105,6 @@ def say(causes: Sequence[Cause], most: int = 3) -> str:
 
 def _separation(old: Counter[Value], new: Counter[Value], old_count: int, new_count: int) -> float:
     return sum(abs(old[value] / old_count - new[value] / new_count) for value in {*old, *new}) / 2
-
-
-def _telling(fact: str) -> bool:
-    return any(word in fact for word in _TELLING)
 
 
 def _shown(value: Value) -> str:

@@ -81,7 +81,10 @@ def accept(  # noqa: PLR0917 - Click passes by name
         ):
             if given:
                 raise UserError(f"--from and {option}: it measures nothing and changes nothing: must be one of them")
-        return _show(_judge(runs, against, nodes, database, cluster_folders), apply=False, as_json=as_json)
+        from hpcq.runner.accept.accepting import accept_from
+
+        judged = accept_from(runs, against, nodes, database, cluster_folders, _say)
+        return _show(judged, apply=False, as_json=as_json)
     if campaign is None:
         raise UserError("accept: CAMPAIGN: not given: must be a campaign to run", "or --from RUN judges a run that is there")
     from hpcq.definition.find import find_campaign
@@ -98,14 +101,6 @@ def accept(  # noqa: PLR0917 - Click passes by name
         _show_plans(plan_acceptance(order, _say), as_json=as_json)
         return Exit.OK
     return _show(run(order, _say), apply=apply, as_json=as_json)
-
-
-def _judge(
-    runs: Sequence[str], against: str | None, nodes: Sequence[str], database: Path, cluster_folders: Sequence[Path]
-) -> list[ClusterAcceptance]:
-    from hpcq.runner.accept.accepting import accept_from
-
-    return accept_from(runs, against, nodes, database, cluster_folders, _say)
 
 
 def _show(outcomes: Sequence[ClusterAcceptance], *, apply: bool, as_json: bool) -> int:

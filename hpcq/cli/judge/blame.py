@@ -277,16 +277,17 @@ def blame(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Name the slow node, link or group in a table of pair results, or the pairs to measure next.
 
-    Without --pairs it reads the latest run. It begins with what the nights up to that run say, as `hpcq regressions` does:
-    lines with `told:` and `suspected:`, and gates that the run fails. Then it compares the nodes of the run with each other.
+    Without --pairs it reads the latest run. It begins with the comparison with earlier runs, as `hpcq regressions` does:
+    lines with `told:` (slower, and enough jobs show it) and `suspected:` (more jobs are needed), and gates that the run
+    fails. Then it compares the nodes of the run with each other.
 
     Each test is a table with one row per job, because the repetitions of one job are not independent. hpcq names nothing on
     fewer than three slow jobs. What is slower than the others, but no slower than on its earlier nights, is an open question.
     A test that fails counts as slow. Findings of the evidence that explain a slow result come first.
 
     When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. In a file,
-    results of the same round ran at the same time. The options that select results hold for runs: of what the nights say, it
-    then prints what touches the selected pairs.
+    results of the same round ran at the same time. Options such as --kernel and --node select results of runs; of the
+    comparison you then see the lines that concern the selected pairs.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
@@ -409,7 +410,11 @@ def _enough(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, 
     few = [one for one in culprits if known.get(one) or one.slow_count < JOBS_MIN]
     if not few:
         return found
-    questions = [f"{' - '.join(one.names)}: {known.get(one) or _rests_on(one)}" for one in few]
+    questions = [
+        f"{' - '.join(one.names)}: "
+        + (known.get(one) or f"slow in {count_of(one.slow_count, 'job')}: at least {JOBS_MIN} are needed before it is named")
+        for one in few
+    ]
     again = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
     return replace(
         found,
@@ -420,11 +425,6 @@ def _enough(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, 
         open_questions=(*found.open_questions, *questions),
         next_pairs=(*found.next_pairs, *again),
     )
-
-
-def _rests_on(one: Culprit) -> str:
-    have = f"slow in {count_of(one.slow_count, 'job')}"
-    return f"{have}: at least {JOBS_MIN} are needed before it is named"
 
 
 def _write(campaign: str, like: str | None, source: str | None, cluster: str | None, found: dict[str, Blame]) -> bool:

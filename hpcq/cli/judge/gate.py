@@ -51,9 +51,9 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
 
     The rate is that of a pair's median in one job. To check it, hpcq makes the bound without each series in turn and counts
-    how often that series breaks it. What touches something that
-    `hpcq regressions` tells of is left out, and named. A test with fewer than 30 points gets no bound, and is named. Exit code
-    4 when a test has too few points, or when there is none at all.
+    how often that series breaks it. It leaves out, and names, the tests of everything that is slow by now (`told:` in `hpcq
+    regressions`). A test with fewer than 30 points gets no bound, and is named. Exit code 4 when a test has too few points,
+    or when there is none at all.
 
     \b
     Example: hpcq gate propose --since 90d --against peers --false-alarm-ratio 0.01

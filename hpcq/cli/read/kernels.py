@@ -150,14 +150,10 @@ def _parameters(kernel: Kernel, given: Sequence[str]) -> dict[str, Any]:
             message, hint = unknown_name(f"parameter of {kernel.name}", key, [one.name for one in kernel.options])
             raise UserError(f"--set: {message}", hint)
         try:
-            found[key] = option_value(kernel, option, _typed(value))
+            found[key] = option_value(kernel, option, {"true": True, "false": False}.get(value, value))
         except ValueError as error:
             raise UserError(f"--set: {key}: {error}") from None
     return complete(kernel, found)
-
-
-def _typed(text: str) -> object:
-    return {"true": True, "false": False}.get(text, text)
 
 
 def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_json: bool) -> int:

@@ -128,15 +128,16 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
 
-    For each node the list says what `hpcq regressions` says of it: told, suspected, fine, too few jobs, or not measured;
-    for told and suspected nodes also the share of their former performance that is left. Then come the last verdict of
+    For each node the list says how it compares with its own past, as `hpcq regressions` does: told (slower, and enough jobs
+    show it), suspected (slower, and more jobs are needed), fine, too few jobs, or not measured. For told and suspected nodes
+    it says also how much of the former performance is left. Then come the last verdict of
     an acceptance, the last measurement, and the level: the median over the node's tests and partners in the newest run that
     measured it, each as a share of the median of all pairs in the same test over the stretch. 90 % means 10 % worse,
     whichever direction the metric has. Results that were measured beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
-    with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes
-    together accuse none of them; hpcq lists what it says of them separately.
+    with this node's own median in the same test; 80 % is worse, whichever direction the metric has. A test of several nodes
+    together names none of them as slow; hpcq lists these tests separately.
 
     --verdicts shows the last verdict of `hpcq accept` on each node and collective, and on each link and group that was ever
     at fault; with NODE only on it and on the links, groups and collectives that it shares. A group is all nodes behind one
@@ -207,7 +208,8 @@ def _list_nodes(  # noqa: PLR0917 - the options of the list
         as_json=as_json,
         empty=told if rows else _EMPTY if wanted == Selection(cluster=wanted.cluster) else "no node has such results",
     )
-    _tell_cut(len(found), limit, as_json=as_json)
+    if limit is not None and len(found) > limit and not as_json:
+        print_words(f"and {len(found) - limit} more; --limit shows more", err=True)
     return Exit.OK
 
 
@@ -324,11 +326,6 @@ def _moment_before(connection: Connection, age: str) -> str:
         raise UserError(f"--not-measured-for: {age!r}: must be a length of time", "for example 14d, 12h, 2w")
 
     return moment(connection, age, dt.datetime.now(dt.UTC))
-
-
-def _tell_cut(count: int, limit: int | None, *, as_json: bool) -> None:
-    if limit is not None and count > limit and not as_json:
-        print_words(f"and {count - limit} more; --limit shows more", err=True)
 
 
 def _minute(utc: str | None) -> str:

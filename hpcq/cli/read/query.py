@@ -80,8 +80,9 @@ def runs(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
 
-    The verdict is that of the run's page (`hpcq report RUN`), as of that run: its gates, what the nights tell, acceptances,
-    and what is missing; not judged where nothing can judge it. Runs of kind import come from `hpcq import`.
+    The verdict is that of the run's page (`hpcq report RUN`): it follows from the gates, from the comparison with earlier
+    runs up to that one, from acceptances, and from what is missing. A run that nothing can judge is `not judged`. Runs of
+    kind import come from `hpcq import`.
 
     --cost: an allocation costs its nodes times the time from its start to its end. The account is the one that the cluster's
     file named at that time; it is empty where your default account paid.

@@ -162,11 +162,18 @@ _COLUMNS = (
 def print_distances(distances: Sequence[Distance]) -> None:
     """Print one table of all links. Round trips and the meaning of there and back go to standard error."""
     for one in distances:
-        trips = [f"{units.human(ns, 'ns')} {where}" for ns, where in _trips(one) if ns is not None]
+        trips = (one.trip_ns, "over the link"), (one.near_trip_ns, "within the clusters")
+        shown = [f"{units.human(ns, 'ns')} {where}" for ns, where in trips if ns is not None]
         ends = f"{f'over {one.network}; ' if one.network else ''}there is {one.from_cluster} to {one.to_cluster}"
-        print_words(f"{one.link}: {ends}; round trip {', '.join(trips) or 'not measured'}", err=True)
+        print_words(f"{one.link}: {ends}; round trip {', '.join(shown) or 'not measured'}", err=True)
     rows = [
-        {"link": one.link, "network": one.network, **asdict(test), "size_text": test.size_text, "ratio": _ratio(test.ratio)}
+        {
+            "link": one.link,
+            "network": one.network,
+            **asdict(test),
+            "size_text": test.size_text,
+            "ratio": None if test.ratio is None else f"{test.ratio:.2f}",
+        }
         for one in distances
         for test in one.tests
     ]
@@ -185,14 +192,6 @@ def links_exit(linked: Sequence[Distance], judged: RunJudged) -> Exit:
     """Exit code 4 if a run has no link, or one of which nothing was measured; else that of its results."""
     whole = bool(linked) and all(one.tests for one in linked)
     return judged.exit_code if whole else judged.exit_code or Exit.INCOMPLETE
-
-
-def _trips(one: Distance) -> tuple[tuple[float | None, str], ...]:
-    return (one.trip_ns, "over the link"), (one.near_trip_ns, "within the clusters")
-
-
-def _ratio(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.2f}"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -482,8 +481,10 @@ def results(  # noqa: PLR0917 - Click passes by name
     from hpcq.store.database import reading
 
     ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links, "--toolchains": toolchains}
-    _at_most_one([name for name, given in ways.items() if given])
-    view = next((name for name, given in ways.items() if given), "--json" if as_json else "the table of medians")
+    asked = [name for name, given in ways.items() if given]
+    if len(asked) > 1:
+        raise UserError(f"{asked[1]}: {asked[0]} is given too: each shows other rows", "leave out one of the two")
+    view = asked[0] if asked else "--json" if as_json else "the table of medians"
     refuse_beside(
         "--metric" if wanted.metric and all_metrics else view, _USED[view] - ({"all_metrics"} if wanted.metric else set())
     )
@@ -547,12 +548,6 @@ _USED = {
     "--json": {*_NARROW, "metric", "sort", "limit"},
     "the table of medians": {*_NARROW, "metric", "all_metrics", "sort", "limit"},
 }
-
-
-def _at_most_one(ways: list[str]) -> None:
-    """Each of these shows other rows; one of two would be left out without a word."""
-    if len(ways) > 1:
-        raise UserError(f"{ways[1]}: {ways[0]} is given too: each shows other rows", "leave out one of the two")
 
 
 @dataclass(frozen=True, slots=True)

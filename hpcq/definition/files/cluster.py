@@ -70,8 +70,9 @@ def scheduler_fields() -> dict[str, Any]:
     for description in DESCRIPTIONS.values():
         for key in description.keys:
             by_name.setdefault(key.name, []).append((description, key))
+    titles = [f"{one.kind} ({one.title})" for one in DESCRIPTIONS.values()]
     fields: dict[str, Any] = {
-        "scheduler": (Literal[tuple(DESCRIPTIONS)], Field(description=_kinds_help())),
+        "scheduler": (Literal[tuple(DESCRIPTIONS)], Field(description=f"{', '.join(titles)}.")),
     }
     for name, users in by_name.items():
         helps = dict.fromkeys(key.help for _, key in users)
@@ -127,10 +128,6 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
         if name not in description.instance_variables:
             allowed = ", ".join(description.instance_variables)
             document.complain(("instance", name), f"must be one of {allowed}", at_key=True)
-
-
-def _kinds_help() -> str:
-    return ", ".join(f"{one.kind} ({one.title})" for one in DESCRIPTIONS.values()) + "."
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -361,10 +358,11 @@ def _cluster(file: Any, description: Description) -> Cluster:
     def mpi_of(section: MpiSection) -> Mpi:
         return Mpi(compiler=section.compiler, launch=tuple(section.launch or description.default_mpi_launch))
 
+    ssh = file.connection
     return Cluster(
         name=file.name,
         scheduler=description.kind,
-        connection=_connection(file.connection),
+        connection=Connection() if ssh is None else Connection(ssh_host=ssh.ssh, ssh_config=ssh.ssh_config),
         nodes=tuple(file.nodes or description.default_nodes),
         **filled(file, description),
         modules=tuple(file.modules),
@@ -403,10 +401,6 @@ def _check_for(document: Document, description: Description, file: Any) -> None:
     if file is not None and file.poll_interval_s is not None and file.poll_interval_s < least_s:
         found = f"{file.poll_interval_s:g} s is below the minimum {least_s:g} s"
         document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
-
-
-def _connection(section: ConnectionSection | None) -> Connection:
-    return Connection() if section is None else Connection(ssh_host=section.ssh, ssh_config=section.ssh_config)
 
 
 def _port_range(text: str | None) -> Ports | None:

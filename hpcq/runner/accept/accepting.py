@@ -96,13 +96,13 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
             judge_collective(
                 names[one.kernel, one.parameters],
                 PairsOfSet.of(nodes_of(one.client, one.server), judged, slow, slow),
-                [] if one.series_id not in before else _values(before[one.series_id]),
-                _jobs(one, usual=disturbed_as_usual([one, *filter(None, [before.get(one.series_id)])])),
+                [_level(value, Better(old.better)) for value in old.values] if old is not None else [],
+                _jobs(one, usual=disturbed_as_usual([one, *filter(None, [old])])),
                 one.why,
             ),
             measured_utc=min((job.started_utc for job in one.jobs if job.value is not None or job.lost_count), default=None),
         )
-        for one in now
+        for one, old in ((one, before.get(one.series_id)) for one in now)
         if names_several(one.server)
     )
 
@@ -112,10 +112,6 @@ def _bad_pairs(verdicts: Acceptance) -> set[tuple[str, str]]:
     bad = {(pair[0], pair[1]) for pairs in verdicts.explained for pair in pairs} | set(verdicts.open)
     bad |= {(one.nodes[0], one.nodes[1]) for one in verdicts.links if one.verdict in _BAD and len(one.nodes) == 2}
     return bad
-
-
-def _values(one: SeriesOutcome) -> list[float]:
-    return [_level(value, Better(one.better)) for value in one.values]
 
 
 def _level(value: float, better: Better) -> float:

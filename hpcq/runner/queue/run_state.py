@@ -182,7 +182,15 @@ def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
     names = {step.kernel for step in job.steps}
     programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps])
-    context = {**_context(job, cluster, root), "modules": modules_of(cluster, names), "programs": programs and PROGRAMS}
+    used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
+    context = {
+        **site_context(cluster, root),
+        "job": job,
+        "toolchains": launches(used),
+        "folder": f"{root}/{job.folder}",
+        "modules": modules_of(cluster, names),
+        "programs": programs and PROGRAMS,
+    }
     script = render(describe(cluster.scheduler).head_template, context)
     write_folder(folder, {"format": 1, **asdict(job)}, script)
 
@@ -194,11 +202,6 @@ def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> Non
     """
     write_text(folder / "job.json", json.dumps(described, indent=1) + "\n", synced=False)
     write_text(folder / "job.sh", script, mode=0o700, synced=False)
-
-
-def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
-    used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
-    return {"job": job, **site_context(cluster, root), "toolchains": launches(used), "folder": f"{root}/{job.folder}"}
 
 
 # ----------------------------------------------------------------------------------------------------------------------

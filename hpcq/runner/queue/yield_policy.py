@@ -200,7 +200,8 @@ class YieldPolicy:
         for attempt in live:
             report = snapshot.reports.get(attempt.scheduler_job_id)
             if report is None or report.state is not JobState.QUEUED or attempt.withdrawal:
-                self._forget(attempt.tag)
+                self._queued_since.pop(attempt.tag, None)
+                self._words.pop(attempt.tag, None)
                 continue
             own_count = int(waits[attempt.tag] is not Wait.NODE)
             ours = held_by_us | (snapshot.own_nodes or set())
@@ -273,10 +274,6 @@ class YieldPolicy:
         looks, since = (before[1] + 1, before[2]) if before is not None and before[0] is wait else (1, now_s)
         self._words[tag] = (wait, looks, since)
         return looks, now_s - since
-
-    def _forget(self, tag: str) -> None:
-        self._queued_since.pop(tag, None)
-        self._words.pop(tag, None)
 
 
 def _wait_of(attempt: Attempt, snapshot: QueueSnapshot) -> Wait:

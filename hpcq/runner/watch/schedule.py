@@ -157,7 +157,7 @@ def shown(entry: Entry) -> dict[str, str]:
     """Return what `install` would write: file -> text; for tables, the added lines."""
     tick = f"{' '.join(map(quote, assets.own_command()))} schedule tick {entry.name}"
     if entry.kind == "systemd":
-        folder = _units_folder()
+        folder = Path(os.environ.get("XDG_CONFIG_HOME") or assets.home() / ".config") / "systemd" / "user"
         calendar = f"OnCalendar={systemd_calendar(entry.when)}" + ("" if is_interval(entry.when) else "\nPersistent=true")
         return {
             str(folder / f"hpcq-{entry.name}.service"): f"[Unit]\nDescription=hpcq {entry.name}\n\n[Service]\nType=oneshot\n"
@@ -296,10 +296,6 @@ def _folder() -> Path:
 
 def _path(name: str) -> Path:
     return _folder() / f"{name}.json"
-
-
-def _units_folder() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or assets.home() / ".config") / "systemd" / "user"
 
 
 def _systemctl(*words: str) -> None:
