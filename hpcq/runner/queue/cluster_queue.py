@@ -504,6 +504,8 @@ class ClusterQueue:
     def _end_of(self, attempt: Attempt, report: JobReport | None, claimed: bool) -> AttemptOutcome | None:
         left = Left.of(self.folder / attempt.folder)
         waited_s, grace_s = (0.0, 0.0) if report is None else self._waits(attempt, report)
+        if self._claims.has_ended(attempt):
+            left = replace(left, ran_s=None)  # hpcq told its script to end, not its time limit
         if report is not None and report.state is JobState.CANCELLED and attempt.tag in self._ended_scripts.told:
             report = replace(report, state=JobState.FAILED)  # only to free its nodes: its exit file says how it ended
         outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s, claimed=claimed)
