@@ -118,7 +118,7 @@ def test_the_demo_from_one_file(one_file: Path, bare: dict[str, str], tmp_path: 
     desk.mkdir()
     argv = ["/usr/bin/python3", str(one_file), "run", "demo"]
     done = subprocess.run(argv, cwd=desk, env=bare, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 4, done.stdout + done.stderr
+    assert done.returncode == 3, done.stdout + done.stderr
     with closing(sqlite3.connect(desk / "results.db")) as database:
         rows = database.execute("SELECT kernel LIKE 'mpi%', outcome, reason FROM v_results").fetchall()
     assert {(bool(mpi), outcome) for mpi, outcome, _ in rows} == {(False, "measured"), (True, "failed")}, rows
