@@ -381,16 +381,19 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 
 
-def silent_series(causes: Iterable[ClusterCause], rows: Collection[SeriesRow], worse: Iterable[Changed]) -> set[int]:
-    """The series that a told thing touches, where none of them got worse by its own search: they are degraded with it.
-
-    worse: the changes that count. Returns series_ids.
+def told_series(causes: Iterable[ClusterCause], rows: Collection[SeriesRow]) -> set[int]:
+    """The series that a told thing touches in the kernels where it shows: they are degraded with it, whatever few values of
+    their own say. Returns series_ids.
     """
-    ends = {(one.row.cluster, one.row.client, one.row.server) for one in worse}
     found = set[int]()
     for cause in causes:
-        if cause.is_told and not any(cluster == cause.cluster and cause.concerns(*pair) for cluster, *pair in ends):
-            found |= {one.series_id for one in rows if one.cluster == cause.cluster and cause.concerns(one.client, one.server)}
+        kernels = {one.partition(" ")[0] for one in cause.tests}
+        if cause.is_told:
+            found |= {
+                one.series_id
+                for one in rows
+                if one.cluster == cause.cluster and one.kernel in kernels and cause.concerns(one.client, one.server)
+            }
     return found
 
 

@@ -129,6 +129,9 @@ class Watched:
     _job_scatter: Floats = field(init=False)
     _job_nights: Floats = field(init=False)
     _witnesses: Witnesses = field(init=False)
+    #: the first partner of each node, and whether it met another one: a drift of a node that has one partner is the pair's
+    _partner: Indices = field(init=False)
+    _has_partners: Flags = field(init=False)
     _links: Indices = field(init=False)
     _between: dict[tuple[int, int], int] = field(init=False)
     _ways: list[tuple[int, int]] = field(init=False)
@@ -151,6 +154,8 @@ class Watched:
         judged = np.flatnonzero((jobs.pair_count > _QUIET[Thing.LINK]) & (server != NOBODY))
         self._links[judged] = np.arange(len(judged))
         self._witnesses = Witnesses(len(values.nodes))
+        self._partner = np.full(len(values.nodes), NOBODY - 1, np.int64)
+        self._has_partners = np.zeros(len(values.nodes), bool)
         ends = groups_crossed(client, server, self._group)
         ways = sorted({(int(min(pair)), int(max(pair))) for pair in ends if pair[0] != NOBODY})
         self._between = {way: index for index, way in enumerate(ways)}
@@ -300,9 +305,12 @@ class Watched:
         with np.errstate(invalid="ignore"):
             slow = ((score - level.level) < -2 * scatter).any(axis=1)
         self._witnesses.add(node, partner, np.asarray(slow))
-        look = level.look(index, score, scatter, self._witnesses.enough)
+        fresh = self._partner[node] == NOBODY - 1
+        self._partner[node[fresh]] = partner[fresh]
+        self._has_partners[node[(partner == NOBODY) | (partner != self._partner[node])]] = True
+        look = level.look(index, score, scatter, self._witnesses.enough, self._has_partners)
         self._witnesses.forget((level.sum <= 0).all(axis=1) & ~level.told)
-        level.tell_slow_from_the_start(index, self._class)
+        level.tell_slow_from_the_start(index, np.where(self._class == NOBODY, self._class.max(initial=0) + 1, self._class))
         level.recentre((level.seen == index) & ~level.told)
         self._first[Thing.NODE] = _First(look.deviation, scatter)
 
@@ -478,6 +486,10 @@ class Watched:
         reason = _words(thing, effect, count, seen_nights)
         if told.from_start:
             reason = reason.replace("worse than before", "worse than its peers since it was first measured")
+        if told.drifted:
+            reason += "; it came slowly, no night stood out"
+        if told.relapses:
+            reason += f"; it comes and goes: fine in between, {'once' if told.relapses == 1 else f'{told.relapses} times'}"
         if told.confirmed:
             reason += "; confirmed the same night"
         names = self._test_names(tests)

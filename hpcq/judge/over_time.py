@@ -64,6 +64,15 @@ FEWEST_NIGHTS = 3
 DOUBT = 0.7
 #: Logarithm of the odds for the old level at which what was told has ended; one night adds at most half of it.
 ENDS_AT = 6.0
+#: What comes back within so many nights comes and goes: each time its end needs twice the odds, at most 2^4 times.
+RELAPSE_NIGHTS, MOST_RELAPSES = 30, 4
+
+#: What drifts is held against its first so many nights, by the median of its newest so many.
+FIRST_LEVEL_NIGHTS, DRIFT_NIGHTS = 20, 10
+#: No drift below this is told: 8 %. Halls get warmer by the season, and nobody repairs the summer.
+SMALLEST_DRIFT = -float(np.log(0.92))
+#: Nor one of less than so many standard errors.
+DRIFT_ERRORS = 6.0
 
 _EDGES = np.concatenate([[-np.inf], np.arange(-3.0, 8.0, 0.125), np.geomspace(8.0, 400.0, 64), [np.inf]])
 _TAIL_SHARE = 0.02
@@ -80,6 +89,10 @@ class Told:
     confirmed: bool
     #: it never was at the level of its peers
     from_start: bool = False
+    #: it came too slowly for any night to stand out
+    drifted: bool = False
+    #: how often it had been fine in between, for a night or so, and had come back
+    relapses: int = 0
     ended: int | None = None
     effect: Floats = field(default_factory=lambda: np.zeros(0))
     #: sums over the nights since then, per test: values, squares, how many
@@ -147,6 +160,12 @@ class OverTime:
         self._past: dict[tuple[int, int], list[float]] = {}
         self.gathered = np.zeros(shape)
         self.gathered_nights = np.zeros(shape)
+        self._newest: list[tuple[int, Floats]] = []
+        self._first_level = np.full((*shape, FIRST_LEVEL_NIGHTS), np.nan)
+        self._lately = np.full((*shape, DRIFT_NIGHTS), np.nan)
+        self._score_before = np.full(shape, np.nan)
+        self._unrest = np.full(shape, np.nan)
+        self._at_first_level = np.full(thing_count, -1, np.int64)
         self.seen = np.full(thing_count, -1, np.int64)
         self.first_seen = np.full(thing_count, -1, np.int64)
         self.told = np.zeros(thing_count, bool)
@@ -158,14 +177,18 @@ class OverTime:
 
     # One night -----------------------------------------------------------------------------------------------------
 
-    def look(self, night: int, score: Floats, unit: Floats, may_tell: Flags | None = None) -> Look:
+    def look(
+        self, night: int, score: Floats, unit: Floats, may_tell: Flags | None = None, may_drift: Flags | None = None
+    ) -> Look:
         """Judge tonight's scores, and learn from them.
 
         score: shape (things, tests), nan where not measured. unit: how far such a score scatters relative to others of
-        its level, same shape. may_tell: things that may become told tonight; None: all.
+        its level, same shape. may_tell, may_drift: things that may become told tonight, for this and for a drift; None: all.
         """
         self._looks += 1
         deviation = score - self.level
+        self._newest.append((night, deviation))
+        del self._newest[:-MEMORY_NIGHTS]
         measured = np.isfinite(deviation)
         self._learn_scale(deviation / unit, measured)
         spread = self._spread(unit)
@@ -178,6 +201,7 @@ class OverTime:
         self._advance(night, chance, known, deviation)
         self._keep_told(night, deviation, spread, measured)
         self._tell(night, may_tell, confirmed=False)
+        self._tell_drifts(night, score, may_drift)
         self._learn(z, left, known)
         self._learn_level(deviation, spread, measured & self._trusted()[:, None])
         self.nights += measured
@@ -214,11 +238,7 @@ class OverTime:
         told.total, told.nights = told.effect * nights, nights.copy()
         told.squares = told.effect**2 * nights
         self.level[thing] = middle
-        self.messages.append(told)
-        self.current[thing] = told
-        self.told[thing] = True
-        self.effect[thing] = told.effect
-        self.for_old[thing] = 0.0
+        self._now_told(told)
 
     def peek(self, score: Floats, unit: Floats) -> Look:
         """What `look` would return, without judging or learning."""
@@ -387,16 +407,67 @@ class OverTime:
             affected = shift if all_tests else shift[column : column + 1]
             if -float(np.min(affected)) < SMALLEST_EFFECT:
                 continue
-            told = Told(int(thing), -1 if all_tests else column, int(self.start[thing, column]), night, confirmed)
-            told.effect = shift.copy()
-            told.total = self.gathered[thing].copy()
-            told.squares = self.gathered[thing] ** 2 / np.maximum(self.gathered_nights[thing], 1)
-            told.nights = self.gathered_nights[thing].copy()
-            self.messages.append(told)
-            self.current[int(thing)] = told
-            self.told[thing] = True
-            self.effect[thing] = shift
-            self.for_old[thing] = 0.0
+            since, values = self._since(int(thing), int(self.start[thing, column]), slice(None) if all_tests else column)
+            told = Told(int(thing), -1 if all_tests else column, since, night, confirmed)
+            told.total, told.squares = np.nansum(values, axis=0), np.nansum(values**2, axis=0)
+            told.nights = np.isfinite(values).sum(axis=0).astype(float)
+            told.effect = told.total / np.maximum(told.nights, 1)
+            told.relapses = _returns(np.nansum(values if all_tests else values[:, [column]], axis=1))
+            self._now_told(told)
+
+    def _since(self, thing: int, start: int, column: int | slice) -> tuple[int, Floats]:
+        """The night on which what is told began, and the deviations from then on, shape (nights, tests).
+
+        A sum may have stood above zero by chance before anything happened. Of all beginnings since `start` it is the
+        likeliest: that of the largest (sum of deviations)^2 / number of them.
+        """
+        kept = [(night, found[thing]) for night, found in self._newest if night >= start and np.isfinite(found[thing]).any()]
+        values = np.array([found for _, found in kept])
+        by_night = np.nansum(values[:, column].reshape(len(kept), -1), axis=1)[::-1].cumsum()[::-1]
+        gain = np.where(by_night < 0, by_night**2, 0.0) / np.arange(len(kept), 0, -1)
+        place = int(np.argmax(gain))
+        return kept[place][0], values[place:]
+
+    def _now_told(self, told: Told) -> None:
+        ended = [one for one in self.messages if one.thing == told.thing and one.ended is not None]
+        if ended and told.told - (ended[-1].ended or 0) <= RELAPSE_NIGHTS:
+            told.relapses += ended[-1].relapses + 1
+        self.messages.append(told)
+        self.current[told.thing] = told
+        self.told[told.thing] = True
+        self.effect[told.thing] = told.effect
+        self.for_old[told.thing] = 0.0
+
+    def _tell_drifts(self, night: int, score: Floats, may_drift: Flags | None) -> None:
+        """Tell what lies far below its first nights by now, though no night stood out: levels follow slow changes."""
+        measured = np.isfinite(score)
+        rows = measured.any(axis=1)
+        step = np.abs(score - self._score_before)
+        self._unrest = np.where(
+            np.isfinite(step), np.where(np.isfinite(self._unrest), 0.9 * self._unrest + 0.1 * step, step), self._unrest
+        )
+        self._score_before = np.where(measured, score, self._score_before)
+        self._lately[measured] = np.column_stack([self._lately[measured][:, 1:], score[measured]])
+        place = np.argwhere(measured & (self.nights < FIRST_LEVEL_NIGHTS))
+        self._first_level[(*place.T, self.nights[tuple(place.T)].astype(np.int64))] = score[tuple(place.T)]
+        old = rows & (self.nights >= FIRST_LEVEL_NIGHTS + DRIFT_NIGHTS).any(axis=1)
+        if not old.any():
+            return
+        drift = np.full(score.shape, np.nan)
+        drift[old] = np.median(self._lately[old], axis=-1) - np.median(self._first_level[old], axis=-1)
+        with np.errstate(invalid="ignore"):
+            error = 0.886 * self._unrest * 1.2533 * np.sqrt(1 / FIRST_LEVEL_NIGHTS + 1 / DRIFT_NIGHTS)
+            self._at_first_level[~(drift < -SMALLEST_EFFECT).any(axis=1) & old] = night
+            far = (drift < -SMALLEST_DRIFT) & (drift < -DRIFT_ERRORS * error)
+        may = old & ~self.told & (True if may_drift is None else may_drift)
+        far = np.asarray(far & may[:, None])
+        for thing in np.flatnonzero(far.any(axis=1)).tolist():
+            told = Told(thing, -1, max(int(self._at_first_level[thing]), 0), night, confirmed=False, drifted=True)
+            told.effect = np.where(np.isfinite(drift[thing]), drift[thing], 0.0)
+            told.nights = np.minimum(self.nights[thing], DRIFT_NIGHTS)
+            told.total, told.squares = told.effect * told.nights, told.effect**2 * told.nights
+            self.level[thing] = np.where(told.nights > 0, np.median(self._first_level[thing], axis=-1), self.level[thing])
+            self._now_told(told)
 
     def _keep_told(self, night: int, deviation: Floats, spread: Floats, measured: Flags) -> None:
         """What was told stays told until newer values speak for the old level."""
@@ -411,12 +482,13 @@ class OverTime:
             mu = told.effect[where] / (spread[thing, where] * self.own[thing, 0])
             gain = float(np.sum((x - mu) ** 2 - x**2)) / 2
             self.for_old[thing] = max(0.0, self.for_old[thing] + float(np.clip(gain, -ENDS_AT, ENDS_AT / 2)))
-            if self.for_old[thing] >= ENDS_AT:
+            if self.for_old[thing] >= ENDS_AT * 2 ** min(told.relapses, MOST_RELAPSES):
                 told.ended = night
                 del self.current[thing]
                 self.told[thing] = False
                 self.effect[thing] = 0
                 self.sum[thing] = 0
+                self._lately[thing] = self.level[thing][:, None]
                 continue
             if gain < 0:
                 told.total = told.total + np.where(rows, deviation[thing], 0)
@@ -506,6 +578,17 @@ class OverTime:
         certain = np.maximum(self._above[1] - np.sqrt(self._above[1]), 0.0)
         ratio = (certain + 10 * np.exp(-2.0)) / (self._above[0] + 10)
         self.slope = np.clip(-np.log(ratio) / 2, SLOWEST, 1.0)
+
+
+def _returns(by_night: Floats) -> int:
+    """How often a thing that was down, by half of its worst night or more, had been fine again, within a fifth of that."""
+    count, down, fine = 0, False, False
+    for share in (by_night / min(float(np.min(by_night)), -1e-9)).tolist():
+        if share >= 1 / 2:
+            count += down and fine
+            down, fine = True, False
+        fine |= share <= 1 / 5
+    return count
 
 
 def student_tail_3(far: Floats) -> Floats:

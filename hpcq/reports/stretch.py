@@ -13,7 +13,7 @@ from hpcq import __version__, units
 from hpcq.analysis.change import CLOSED, Block, Changed, Explained, Judged, alarms, blocks_of, is_unclear, tally_of
 from hpcq.analysis.changed import explained, known_states, searched
 from hpcq.analysis.gates import FailedGate, failed_gates, failed_lines
-from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, bounds_of, silent_series, standings, touching
+from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, bounds_of, standings, told_series, touching
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing
@@ -233,8 +233,8 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - closed)
     counted, declared = [one.changed for one in worse], list(zip(sure, states, strict=True))
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
-    silent = silent_series(causes, rows, counted)
-    return judged, worse, tally_of(judged, counted, unclear, beside.fine, failed=failed, degraded=silent), declared
+    with_told = told_series(causes, rows)
+    return judged, worse, tally_of(judged, counted, unclear, beside.fine, failed=failed, degraded=with_told), declared
 
 
 def of_sets(database: Connection, wanted: Selection, since: str) -> tuple[str, ...]:

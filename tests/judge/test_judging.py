@@ -70,6 +70,66 @@ def test_a_node_at_half_speed_is_named_though_its_partners_change_every_night() 
     assert said.causes[0].effect.low_ratio < 0.5 < said.causes[0].effect.high_ratio
 
 
+def shaped(site: Site, share: Levels, hit: str) -> Values:
+    """A drawn site of which node 3, or everything, keeps this share on each night; shape (nights, 1)."""
+    values = draw(site, seed=6)
+    rows = ((values.client == 3) | (values.server == 3)) if hit == "node" else np.ones(len(values.night), bool)
+    return replace(values, value=values.value + np.where(rows, np.log(share[values.night, 0]), 0.0))
+
+
+@pytest.mark.promise("What gets slower by little every night is told, and stays told until it is back.")
+@pytest.mark.parametrize("plan_word", ["fixed", "each_run"])
+@pytest.mark.parametrize(("hit", "thing", "names"), [("all", Thing.NIGHT, ()), ("node", Thing.NODE, ("n0003",))])
+def test_a_slow_decline_is_told_though_no_night_stands_out(
+    plan_word: str, hit: str, thing: Thing, names: tuple[str, ...]
+) -> None:
+    """30 % over 150 nights; then it is repaired."""
+    nights = np.arange(230)[:, None]
+    share = np.where(nights < 210, 1 - 0.3 * np.clip((nights - 30) / 150, 0, 1), 1.0)
+    values = shaped(Site(32, 230, "gauss2", plan_word), share, hit)
+    for night in (100, 140, 200):
+        said = judge(values.until(night))
+        assert (thing, names) in told(said.causes), night
+        (cause,) = [one for one in said.causes if (one.thing, one.names) == (thing, names)]
+        assert cause.since >= 30
+        assert cause.effect.ratio < 0.95
+    assert told(judge(values).causes) == []
+
+
+@pytest.mark.promise("A node that is slow every third night is told, and is not called fine on the nights between.")
+@pytest.mark.parametrize("node_count", [16, 64])
+@pytest.mark.parametrize("plan_word", ["fixed", "each_run"])
+def test_a_node_that_comes_and_goes_stays_told(plan_word: str, node_count: int) -> None:
+    nights = np.arange(120)[:, None]
+    values = shaped(Site(node_count, 120, "gauss2", plan_word), np.where((nights >= 60) & (nights % 3 == 0), 0.6, 1.0), "node")
+    watched = watch(values)
+    (*_, newest) = [one for one in watched.levels[Thing.NODE].messages if one.thing == 3]
+    assert newest.told <= 80
+    assert newest.ended is None
+    (cause,) = [one for one in watched.judgement().causes if one.state is State.TOLD]
+    assert cause.names == ("n0003",)
+    assert "it comes and goes" in cause.reason
+
+
+@pytest.mark.promise("A node that was slow from its first night on is told as that, also where nobody knows the hardware.")
+def test_a_node_that_never_was_as_good_as_its_peers_is_told() -> None:
+    values = shaped(Site(16, 30, "gauss2", "each_run"), np.full((30, 1), 0.5), "node")
+    for kind in (values.node_class, np.full_like(values.node_class, NOBODY)):
+        (cause,) = judge(replace(values, node_class=kind)).causes
+        assert (cause.state, cause.names) == (State.TOLD, ("n0003",))
+        assert "since it was first measured" in cause.reason
+        assert cause.effect.ratio == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_told_begins_where_it_began_and_is_as_large_as_it_is(seed: int) -> None:
+    """A sum that stood above zero by chance before does not make a fault of three nights one of eight."""
+    said = judge(draw(Site(16, 60, "gauss3", "each_run", fault=Fault("node", 0.25, 57)), seed=seed))
+    (cause,) = [one for one in said.causes if one.state is State.TOLD]
+    assert (cause.names, cause.since) == (("n0003",), 57)
+    assert cause.effect.ratio == pytest.approx(0.75, abs=0.04)
+
+
 def test_what_was_told_stays_told_however_long_the_history_grows() -> None:
     """n1 > n3 falls by 30 % after 4 nights and stays; the other direction is fine."""
     pairs = [(a, b) for a, b in permutations(range(4), 2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,20 @@ def test_everything_at_30_percent_last_night_is_told(importing: Importing) -> No
     assert (cause["thing"], cause["names"], cause["state"], cause["since_run"]) == ("night", [], "told", "night-040")
     assert cause["ratio"] == pytest.approx(0.3, abs=0.02)
     assert "told: cluster alpha: 70." in importing.words("regressions", "--since", "2026-03-20", expect=3)
+
+
+def test_what_is_told_of_the_cluster_leaves_its_nodes_unaccused_and_no_series_passes(importing: Importing) -> None:
+    """Everything loses 20 % over 40 nights: at most one series stands as an example."""
+    values = draw(Site(16, 60, "gauss1", "each_run"), seed=8)
+    importing.bring(rows_of(replace(values, value=values.value + np.log(1 - 0.2 * np.clip((values.night - 20) / 40, 0, 1)))))
+    said = importing.words("regressions", "--since", "2026-03-10", expect=3)
+    assert "told: cluster alpha: " in said
+    assert "worse: node" not in said
+    assert "comes and goes" not in said
+    assert said.count("worse: site_bw") <= 1
+    assert "that what is told explains; --all or --json has them" in said
+    judged = json.loads(importing.words("regressions", "--since", "2026-03-10", "--json", expect=3))["judged"]
+    assert judged["degraded_count"] == judged["total_count"]
 
 
 def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing: Importing) -> None:

@@ -203,7 +203,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
     from hpcq.analysis.changed import explained, known_states, record_changes
     from hpcq.analysis.gates import failed_gates, failed_lines
-    from hpcq.analysis.standing import beside_nights, bounds_of, silent_series, standings, touching
+    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
 
@@ -231,8 +231,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
     worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     counted = [one.changed for one in worse if id(one.changed) not in beside.noise]
-    silent = silent_series(causes, rows, counted)
-    tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=silent)
+    with_told = told_series(causes, rows)
+    tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=with_told)
     if as_json:
         counts = {name: getattr(judged, name) for name in _COUNTS}
         print_json(
@@ -254,15 +254,42 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         print_words(cause.words)
     for line in failed_lines(failed):
         print_words(line)
-    shown = blocks if everything else blocks[:_SHOWN]
+    own = blocks if everything else _unexplained(blocks, causes)
+    shown = own if everything else own[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:
         print_block(block, {id(one): by_series[id(one)] for one in block.members}, everything=everything)
     if everything:
         _print_unclear(judged)
-    if len(blocks) > len(shown):
-        print_words(f"and {len(blocks) - len(shown)} more; --all or --json has them all")
+    if len(own) > len(shown):
+        print_words(f"and {len(own) - len(shown)} more; --all or --json has them all")
+    if len(blocks) > len(own):
+        print_words(f"and {len(blocks) - len(own)} that what is told explains; --all or --json has them")
     return _exit_code(tally, causes)
+
+
+#: A series that kept less than this share of what a told thing leaves it has something of its own, too.
+_MUCH_WORSE = 0.85
+
+
+def _unexplained(blocks: Iterable[Block], causes: Iterable[ClusterCause]) -> list[Block]:
+    """Without the blocks that accuse a part of what is told: the first series of each told thing stands as its example."""
+    kept, exemplified = [], set[str]()
+    told = [one for one in causes if one.is_told]
+    for block in blocks:
+        ends = [(one.changed.row.client, one.changed.row.server) for one in block.members]
+        over = [one for one in told if one.cluster == block.cluster and all(one.concerns(*pair) for pair in ends)]
+        lost = min((min(one, 1 / one) for one in block.ratios if one > 0), default=0.0)
+        if block.direction == "worse" and over and lost >= _MUCH_WORSE * min(one.ratio for one in over):
+            names = {one.name for one in over}
+            at_ends = any(one.thing in {"node", "link", "pair"} for one in over)
+            if block.kind == "link" or (block.kind in {"node", "nodes"} and not at_ends):
+                continue
+            if block.kind == "series" and names <= exemplified:
+                continue
+            exemplified |= names
+        kept.append(block)
+    return kept
 
 
 def _exit_code(tally: Tally, causes: Iterable[ClusterCause]) -> Exit:
