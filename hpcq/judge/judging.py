@@ -55,6 +55,8 @@ REFUTED_SHARE = 1 / 3
 MEASURED_AGAIN = (Thing.NODE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
 #: Nights of a thing without which silence about it is not called fine.
 ENOUGH_NIGHTS = 3
+#: A night is held against its past by the jobs of nodes of which nothing is told, if there are so many.
+FEWEST_OTHERS = 3
 #: Nights that a thing needs before it can be judged.
 _QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.LINK: 3}
 
@@ -197,7 +199,8 @@ class Watched:
         self._node_level(index, tonight)
         self._link_level(index, tonight)
         place = self._place[jobs.pair]
-        self._learn_places(jobs, tonight.left - self._node_part(jobs) + self._place_level[place], new=False)
+        left = self._of_others(jobs, tonight.left - self._node_part(jobs))
+        self._learn_places(jobs, left + self._place_level[place], new=False)
         self._place_known[place] |= np.isfinite(tonight.left)
         self.suspects = self._suspected()
         again = self.jobs.again[index]
@@ -228,6 +231,16 @@ class Watched:
         other = np.where((jobs.server != NOBODY)[:, None], level[jobs.server], np.inf)
         return np.minimum(level[jobs.client], other)
 
+    def _of_others(self, jobs: NightJobs, value: Floats) -> Floats:
+        """`value`, shape (jobs, tests), without the jobs of nodes that are told, in tests of which enough others are left.
+
+        What such nodes take is not the night's nor the place's, even where they have a hand in most of its jobs.
+        """
+        told = np.append(self.levels[Thing.NODE].told, False)
+        others = ~(told[jobs.client] | told[jobs.server])
+        enough = np.isfinite(value[others]).sum(axis=0) >= FEWEST_OTHERS
+        return np.where(others[:, None] | ~enough, value, np.nan)
+
     def _night(self, index: int, tonight: _Tonight) -> None:
         jobs = tonight.jobs
         place = self._place[jobs.pair]
@@ -236,7 +249,7 @@ class Watched:
         part = self._node_part(jobs)
         usable = np.where(known, raw - part, np.nan)
         fresh = ~np.isfinite(usable).any(axis=0)
-        usable = np.where(fresh, raw, usable)
+        usable = self._of_others(jobs, np.where(fresh, raw, usable))
         failed_as = self._base + self._night_level + NOTHING
         filled = np.where(jobs.failed & np.isfinite(failed_as), failed_as, usable)
         level, counts = night_level(filled)

@@ -272,7 +272,7 @@ class OverTime:
     def recentre(self, rows: Flags) -> None:
         """Keep the levels of these things around 0: what they have in common belongs to the night."""
         if rows.any():
-            self.level -= np.median(self.level[rows], axis=0)
+            self.level[rows] -= np.median(self.level[rows], axis=0)
 
     def shared(self, unit: Floats, total: Floats) -> Floats:
         """The variance that all jobs of a thing have in common in one night, shape (things, tests), at most `total`.

@@ -70,6 +70,21 @@ def test_a_node_at_half_speed_is_named_though_its_partners_change_every_night() 
     assert said.causes[0].effect.low_ratio < 0.5 < said.causes[0].effect.high_ratio
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_slow_nodes_of_six_stay_told_though_most_jobs_suffer_from_them(seed: int) -> None:
+    """Of 30 pairs 18 are slow: their common loss is the nodes', not the night's."""
+    pairs = list(permutations(range(6), 2))
+    levels = noisy(120, len(pairs), scatter=0.004, seed=seed)
+    for place, pair in enumerate(pairs):
+        levels[4:, place] *= 0.7 if pair == (0, 2) else 1.0
+        levels[6:, place] *= 0.9 if 1 in pair else 1.0
+        levels[10:, place] *= 0.6 if 3 in pair else 1.0
+    values = values_of(pairs, levels, 6)
+    for night in (14, 18, 22, 28, 60, 119):
+        said = told(judge(values.until(night)).causes)
+        assert said == [(Thing.PAIR, ("n0", "n2")), (Thing.NODE, ("n1",)), (Thing.NODE, ("n3",))], night
+
+
 def shaped(site: Site, share: Levels, hit: str) -> Values:
     """A drawn site of which node 3, or everything, keeps this share on each night; shape (nights, 1)."""
     values = draw(site, seed=6)
