@@ -25,6 +25,17 @@ from hpcq.kernels import Better, Kernel, unknown_name
 JOB_HOURS_MAX = 36
 #: The units that values may have, in base units; the table `unit` of the database has them all.
 UNITS = ("bps", "pps", "eps", "flops", "bytes", "ns", "us", "ms", "s", "ratio", "count", "number")
+#: How others write them.
+_SPELLINGS = {
+    "": "number",
+    "1": "number",
+    "bit/s": "bps",
+    "bits/s": "bps",
+    "b/s": "bps",
+    "B": "bytes",
+    "byte": "bytes",
+    "packets/s": "pps",
+}
 #: Names of runs and jobs: `hpcq report RUN` makes a file of the run's name.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+=@-]{0,119}")
 _METRIC = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
@@ -81,20 +92,27 @@ class Source:
 class Problems:
     """What is wrong with the rows of files. Everything is read before the import is refused, so that all can be mended."""
 
-    found: list[str] = field(default_factory=list)
-    count: int = 0
+    #: the first place of each problem, and in how many rows it is
+    _places: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
     def add(self, path: str, line: int | None, what: str) -> None:
-        """Note one problem: `what` says column, what was found and what is allowed."""
-        self.count += 1
-        if len(self.found) < _SHOWN:
-            self.found.append(f"{path}{'' if line is None else f':{line}'}: {what}")
+        """Note one problem: `what` says column, what was found and what is allowed. The same in many rows is one problem."""
+        place, count = self._places.get((path, what), (f"{path}{'' if line is None else f':{line}'}", 0))
+        self._places[path, what] = place, count + 1
 
     def refuse(self, hint: str) -> None:
         """Raise UserError with the first problems; do nothing if there are none."""
-        if self.found:
-            more = f"\nand {self.count - len(self.found)} more rows" if self.count > len(self.found) else ""
-            raise UserError("\n".join(self.found) + more, f"nothing was imported; {hint}")
+        if not self._places:
+            return
+        lines = []
+        for (_, what), (place, count) in list(self._places.items())[:_SHOWN]:
+            also = f" (and {count - 1} more row{'s' if count > 2 else ''} with the same)" if count > 1 else ""
+            lines.append(f"{place}: {what}{also}")
+        rest = sum(count for _, count in self._places.values()) - sum(
+            count for _, count in list(self._places.values())[:_SHOWN]
+        )
+        more = f"\nand {rest} more rows" if rest else ""
+        raise UserError("\n".join(lines) + more, f"nothing was imported; {hint}")
 
 
 def read_bytes(path: Path) -> tuple[bytes, bytes]:
@@ -147,7 +165,7 @@ def metric_of(kernel: Kernel | None, name: str, unit: str, better: str) -> Metri
     """
     if _METRIC.fullmatch(name) is None:
         raise ValueError(f"metric: {name!r}: must be letters, digits and _, a letter first, 80 at most")
-    unit = unit or "number"
+    unit = _SPELLINGS.get(unit, unit)
     if unit not in UNITS:
         raise ValueError(f"unit: {unit!r}: must be one of {', '.join(UNITS)}: values in base units")
     if better not in set(Better):

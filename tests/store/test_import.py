@@ -242,9 +242,18 @@ def test_files_that_are_no_csv_are_refused(site: Importing) -> None:
 
 
 def test_many_bad_rows_are_counted(site: Importing) -> None:
-    said = site.bring(["2026-03-01,a,t,n1,n2,rate,x,bps,higher"] * 50, expect=2)
+    """Each problem once, however many rows have it."""
+    said = site.bring([f"2026-03-01,a,t,n1,n2,rate,x{row % 12},bps,higher" for row in range(60)], expect=2)
     assert "values.csv:11: column value" in said
-    assert "and 40 more rows" in said
+    assert "(and 4 more rows with the same)" in said
+    assert "and 10 more rows" in said
+    assert "(and 1 more row with the same)" in site.bring(["2026-03-01,a,t,n1,n2,rate,x,bps,higher"] * 2, expect=2)
+
+
+@pytest.mark.parametrize(("written", "unit"), [("bit/s", "bps"), ("B", "bytes"), ("packets/s", "pps"), ("", "number")])
+def test_units_may_be_written_as_others_do(site: Importing, written: str, unit: str) -> None:
+    site.bring([f"2026-03-01,a,t,n1,n2,rate,5,{written},higher"])
+    assert site.ask("SELECT DISTINCT unit FROM v_results") == [(unit,)]
 
 
 def test_jobs_repetitions_and_failures(site: Importing) -> None:

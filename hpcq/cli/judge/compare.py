@@ -97,7 +97,8 @@ def compare(  # noqa: PLR0917 - Click passes by name
     compared = replace(compared, both=tuple(_beside_nights(one, by_cluster) for one in compared.both))
     rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
-    tally = _tally(compared)
+    doubted = [one for one in compared.only_b if (its := by_cluster.get(one.cluster)) and its.doubts(one.client, one.server)]
+    tally = _tally(compared, len(doubted))
     code = Exit.DEGRADED if told or failed else tally.exit_code
     if as_json:
         only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
@@ -117,6 +118,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     shown = [row for row in rows if everything or row["verdict"] != "same"]
     shown.sort(key=lambda row: _ORDER.index(row["verdict"]))
     only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}"
+    only += f", {len(doubted)} of them of what is suspected" if doubted else ""
     only = only if compared.only_a or compared.only_b else ""
     missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
     if same:
@@ -143,13 +145,19 @@ def _print_told(told: Iterable[ClusterCause], failed: Sequence[FailedGate]) -> N
 
 
 def _beside_nights(one: Pairing, standings: Mapping[str, Standing]) -> Pairing:
-    """Call a test unclear that is worse by fewer than three jobs on a side, where the nights of both ends say nothing of it."""
+    """Call a test unclear that is worse by fewer than three jobs on a side, where the nights of both ends say nothing of it.
+
+    So is one that is as before while one of its ends is suspected to have lost a tenth.
+    """
     from hpcq.analysis.standing import JOBS_MIN
     from hpcq.judge.causes import State
     from hpcq.statistics import ComparisonVerdict
 
     level, row = one.level, one.row
     standing = standings.get(row.cluster)
+    if standing is not None and _verdict(level) == "same" and standing.doubts(row.client, row.server):
+        reason = f"{level.reason}; but one of its ends is suspected to be slow"
+        return replace(one, level=replace(level, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason))
     few = min(level.before_count, level.after_count) < JOBS_MIN
     if standing is None or not few or _verdict(level) != "worse" or row.series_id not in standing.judged_series:
         return one
@@ -176,12 +184,16 @@ def _with_pairs(told: dict[str, Any], row: SeriesRow, compared: Compared) -> dic
     return {**told, "why": why, "pairs": pairs_json(pairs)}
 
 
-def _tally(compared: Compared) -> Tally:
-    """One verdict per test of a pair: gone is FAIL, worse is DEGRADED; what only one side planned gets none."""
+def _tally(compared: Compared, doubted_count: int) -> Tally:
+    """One verdict per test of a pair: gone is FAIL, worse is DEGRADED; what only one side planned gets none.
+
+    doubted_count: tests of B alone that touch what is suspected: they are open.
+    """
     from hpcq.verdict.words import Tally, Verdict
 
     words = {"gone": Verdict.FAILED, "worse": Verdict.DEGRADED, "unclear": Verdict.INCONCLUSIVE}
     verdicts = [words.get(_verdict(one.level), Verdict.PASS) for one in compared.both]
+    verdicts += [Verdict.INCONCLUSIVE] * doubted_count
     return Tally.of(verdicts + [Verdict.NOT_COVERED] * len(compared.missing))
 
 
