@@ -69,6 +69,14 @@ def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing:
     assert causes(importing, 3, "--node", "n0003") == [cause]
 
 
+def test_the_level_of_a_node_is_its_own_and_not_that_of_a_slow_partner(importing: Importing) -> None:
+    importing.bring(rows_of(draw(Site(16, 40, "gauss2", "each_run", fault=Fault("node", 0.5, 30)), seed=4)))
+    rows = json.loads(importing.words("nodes", "--since", "2026-03-20", "--json", expect=0))
+    levels = {one["node"]: one["level_ratio"] for one in rows}
+    assert levels.pop("n0003") < 0.55
+    assert min(levels.values()) > 0.94
+
+
 def test_a_site_where_nothing_happens_has_no_cause(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(16, 40, "gauss2", "fixed"), seed=5)))
     said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", expect=0))

@@ -131,9 +131,9 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     For each node the list says how it compares with its own past, as `hpcq regressions` does: told (slower, and enough jobs
     show it), suspected (slower, and more jobs are needed), fine, too few jobs, or not measured. For told and suspected nodes
     it says also how much of the former performance is left. Then come the last verdict of
-    an acceptance, the last measurement, and the level: the median over the node's tests and partners in the newest run that
-    measured it, each as a share of the median of all pairs in the same test over the stretch. 90 % means 10 % worse,
-    whichever direction the metric has. Results that were measured beside other work are left out.
+    an acceptance, the last measurement, and the level in the newest run that measured the node: the median over its tests of
+    what its better partners got (the upper quartile), as a share of the median of all pairs in the same test over the stretch.
+    90 % means 10 % worse, whichever direction the metric has. Results that were measured beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
     with this node's own median in the same test; 80 % is worse, whichever direction the metric has. A test of several nodes

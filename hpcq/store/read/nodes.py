@@ -3,9 +3,9 @@
     node_story(database, name, selection)     one node: verdict, results, partners, changes, events, telling facts
     node_rows(database, selection)            every node: last verdict, last measurement, level beside the others
 
-The level of a node is the median, over its series in the newest run that measured it, of what the series reached there as
-a share of the median of all pairs in the same test over the whole stretch. One slow partner moves one of many series and
-leaves the median alone; a slow node moves them all, on the first night already. Values beside other work do not count,
+The level of a node is that of the newest run that measured it: the median, over its tests, of what its better pairs reached
+there as a share of the median of all pairs in the same test over the whole stretch. A slow partner moves the worse pairs; a
+slow node moves them all, on the first night already. Values beside other work do not count,
 unless most series of the test have no others: then that is usual there.
 """
 
@@ -15,7 +15,7 @@ import re
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,7 +163,7 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
     """
     cluster = selection.cluster
     every = selection == Selection(cluster=cluster, window=selection.window, metric=selection.metric)
-    levels: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    levels: dict[tuple[str, str], list[tuple[str, tuple[Any, ...], float]]] = {}
     partners: dict[tuple[str, str], set[str]] = {}
     counts, left_out = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for test, members in _by_test(_series_medians(database, selection)).items():
@@ -179,7 +179,7 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
                 partners.setdefault(key, set()).add(other)
                 ratio = _level(one, one.newest, reference)
                 if one.n and ratio is not None and len(compared) > 1:
-                    levels.setdefault(key, []).append((one.newest_run, ratio))
+                    levels.setdefault(key, []).append((one.newest_run, test, ratio))
     found = []
     rows = database.execute("SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,))
     nodes = rows.fetchall()
@@ -188,11 +188,23 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
         key = (str(row["cluster"]), str(row["node"]))
         if names_several(key[1]) or not (every or counts[key]):
             continue
-        last_run = max((run for run, _ in levels.get(key, ())), default=None)
-        level = median([ratio for run, ratio in levels[key] if run == last_run]) if last_run is not None else None
+        last_run = max((run for run, _, _ in levels.get(key, ())), default=None)
+        tonight: dict[tuple[Any, ...], list[float]] = {}
+        for run, test, ratio in levels.get(key, ()):
+            if run == last_run:
+                tonight.setdefault(test, []).append(ratio)
+        level = median([_own(ratios) for ratios in tonight.values()]) if tonight else None
         last = newest[int(row["node_id"])]
         found.append(NodeRow(*key, row["verdict"], last, counts[key], len(partners.get(key, ())), level, left_out[key]))
     return sorted(found, key=lambda one: (one.cluster, natural(one.node)))
+
+
+def _own(ratios: Sequence[float]) -> float:
+    """What a node itself gives in a test: its better pairs say it, for a pair runs at the speed of its slower end.
+
+    The best of three, the upper quartile of more, as the judge takes it (hpcq/judge/levels.py).
+    """
+    return sorted(ratios)[int(0.75 * (len(ratios) - 1) + 0.5)]
 
 
 def _counts(database: Connection, node_id: int, selection: Selection) -> tuple[dict[str, int], str | None, str | None]:
