@@ -55,12 +55,14 @@ class _Row:
 def read_series(file: str, time: str | None = None, values: Sequence[str] = (), by: Sequence[str] = ()) -> SeriesTable:
     """Read a CSV with one series per column and an optional header; `-` is standard input.
 
-    time: the column of times; rows are then sorted by it. values: the columns of values, if not all. by: the columns whose
-    texts tell one series from another. These need a header.
+    time: the column of times; rows are then sorted by it. None: a column called time, date, timestamp or utc that begins
+    with no number, if there is one. values: the columns of values, if not all. by: the columns whose texts tell one series
+    from another. These need a header.
     """
     name, rows = _read_rows(file, keep_blank_lines=True)
     while rows and not any(rows[-1].cells):
         rows.pop()
+    time = time or _times_by_name(rows)
     named = bool(time or values or by)
     header = ([*rows[0].cells] if named else _series_header(name, rows[0])) if rows else None
     data = rows[1:] if header else rows
@@ -88,6 +90,18 @@ def read_series(file: str, time: str | None = None, values: Sequence[str] = (), 
     if moments:
         data = sorted(data, key=lambda row: moments[row.line])
     return SeriesTable(name, _series(name, data, titles, chosen=chosen, keys=keys, moments=moments, named=named))
+
+
+def _times_by_name(rows: Sequence[_Row]) -> str | None:
+    filled = [row.cells for row in rows[:3] if any(row.cells)]
+    if len(filled) < 2 or len(filled[0]) != len(filled[1]):
+        return None
+    named = [
+        title
+        for title, cell in zip(*filled[:2], strict=True)
+        if title.strip().casefold() in {"time", "date", "timestamp", "utc"} and cell and not _is_number(cell)
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 def _series(

@@ -50,6 +50,14 @@ def as_json(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("title", ["time", "Date", "utc"])
+def test_a_column_that_is_called_time_is_one(table: Any, capsys: pytest.CaptureFixture[str], title: str) -> None:
+    rows = "".join(f"2026-07-{day:02d},{100 if day < 20 else 60}\n" for day in range(31, 0, -1))
+    assert run(["detect", "--json", table(f"{title},throughput_bps\n{rows}")]) == 3
+    (found,) = as_json(capsys)["series"]
+    assert (found["name"], found["cuts"]) == ("throughput_bps", [19])
+
+
 def test_detect_json(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["detect", "--json", "--better", "higher", table(drop_series())]) == 3
     found = as_json(capsys)

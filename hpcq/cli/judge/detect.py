@@ -28,7 +28,11 @@ _GOOD = {Better.HIGHER: "higher is better", Better.LOWER: "lower is better", Bet
 
 @click.command()
 @click.argument("file")
-@click.option("--time", metavar="COLUMN", help="The column of times. The rows are sorted by it, and changes have dates.")
+@click.option(
+    "--time",
+    metavar="COLUMN",
+    help="The column of times. Rows are sorted by it, and changes have dates. Default: one that is called time.",
+)
 @click.option("--value", "values", metavar="COLUMN", multiple=True, help="A column of values; repeatable. Default: all others.")
 @click.option("--by", metavar="COLUMN", multiple=True, help="A column that tells series apart, such as the node; repeatable.")
 @click.option("--boundary", type=NUMBER, help="Compare the first N values of a series with the rest instead of searching.")
