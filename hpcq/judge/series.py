@@ -33,8 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 from hpcq.kernels import Better
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, correlation_factor
 from hpcq.statistics.comparison import ALPHA, ComparisonVerdict, benjamini_hochberg, median_shift
-from hpcq.statistics.ranks import mann_whitney
-from hpcq.statistics.scale import FLOOR_RATIO, MAD_TO_SIGMA, median, rolling_median
+from hpcq.statistics.ranks import FLOOR_RATIO, MAD_TO_SIGMA, mann_whitney, median, rolling_median
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

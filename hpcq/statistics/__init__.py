@@ -14,8 +14,7 @@ from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, 
 from hpcq.statistics.boundary import compare, compare_many
 from hpcq.statistics.changes import Change, change_indices, find_changes
 from hpcq.statistics.comparison import Comparison, ComparisonVerdict, Shift, benjamini_hochberg, median_shift
-from hpcq.statistics.ranks import mann_whitney
-from hpcq.statistics.scale import noise_scale
+from hpcq.statistics.ranks import mann_whitney, noise_scale
 
 __all__ = [
     "Change",

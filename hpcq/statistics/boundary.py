@@ -35,8 +35,7 @@ from hpcq.statistics.comparison import (
     median_shift,
     more_needed,
 )
-from hpcq.statistics.ranks import CORRELATION_MAX, after_count_needed, average_ranks, mann_whitney, smallest_p
-from hpcq.statistics.scale import noise_scale
+from hpcq.statistics.ranks import CORRELATION_MAX, after_count_needed, average_ranks, mann_whitney, noise_scale, smallest_p
 
 Floats = NDArray[np.float64]
 

@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from hpcq.kernels import Better
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
 from hpcq.statistics.comparison import benjamini_hochberg, beyond_doubt, median_shift
-from hpcq.statistics.ranks import correlation_factor, mann_whitney, scan_step
-from hpcq.statistics.scale import median, noise_scale
+from hpcq.statistics.ranks import correlation_factor, mann_whitney, median, noise_scale, scan_step
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Best segmentation of series under the rbf kernel: exact dynamic programming, many series at once, memory linear in n.

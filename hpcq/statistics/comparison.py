@@ -10,7 +10,7 @@ from math import ceil, pi, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hpcq.statistics.scale import noise_scale
+from hpcq.statistics.ranks import noise_scale
 
 # ----------------------------------------------------------------------------------------------------------------------
 # How far the median moved, as a ratio with a bootstrap interval that costs microseconds.

@@ -23,8 +23,7 @@ from hpcq.kernels import Better
 from hpcq.statistics import Comparison, ComparisonVerdict, JobScatter, benjamini_hochberg, compare, compare_jobs, find_changes
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
 from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, MINIMUM_EFFECT_RATIO, beyond_doubt
-from hpcq.statistics.ranks import smallest_p, smallest_side
-from hpcq.statistics.scale import median
+from hpcq.statistics.ranks import median, smallest_p, smallest_side
 
 Floats = NDArray[np.float64]
 

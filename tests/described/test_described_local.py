@@ -54,8 +54,8 @@ def outputs(desk: LocalDesk, row: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_its_number_is_a_result_like_any_other(done: LocalDesk) -> None:
     row = of_mode(done, "good")
     assert (row["outcome"], row["metric"], row["value"], row["unit"]) == ("measured", "rate_bps", 12.5e6, "bps")
-    granted = done.rows("SELECT g.name, g.value FROM granted g WHERE g.name LIKE '%version' GROUP BY g.name")
-    assert {one["name"]: one["value"] for one in granted} == {
+    granted = done.rows("SELECT granted, value FROM v_granted WHERE granted LIKE '%version' GROUP BY granted")
+    assert {one["granted"]: one["value"] for one in granted} == {
         "client_program_version": "foreign 1.2",
         "server_program_version": "foreign 1.2",
     }

@@ -250,7 +250,7 @@ def test_a_tournament_launches_a_foreign_program_for_each_pair_in_turn(tournamen
     for one in ends:
         by_result.setdefault(one["result_id"], {})[one["end"]] = one["node"]
     assert {(by_result[row["result_id"]]["client"], by_result[row["result_id"]]["server"]) for row in rows} == pairs
-    at_once = tournament.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count'")
+    at_once = tournament.rows("SELECT DISTINCT value FROM v_granted WHERE granted = 'pairs_at_once_count'")
     assert [row["value"] for row in at_once] == [1]
     socket = tournament.rows("SELECT outcome FROM v_results WHERE kernel = 'tcp_pingpong'")
     assert {row["outcome"] for row in socket} == {"measured"}

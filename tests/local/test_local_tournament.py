@@ -34,7 +34,7 @@ def test_a_campaign_as_one_tournament(tmp_path: Path) -> None:
     assert_clean(desk.run_folder)
     variants = desk.rows("SELECT DISTINCT json_extract(parameters, '$.load') AS load FROM series ORDER BY 1")
     assert [row["load"] for row in variants] == ["alone", "rounds"]
-    at_once = desk.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count' ORDER BY 1")
+    at_once = desk.rows("SELECT DISTINCT value FROM v_granted WHERE granted = 'pairs_at_once_count' ORDER BY 1")
     assert [row["value"] for row in at_once] == [1, 2]
     assert desk.rows("SELECT count(*) AS n FROM v_attempts") == [{"n": 6}]
     said = desk.json("db", "load")

@@ -131,7 +131,7 @@ def test_a_node_that_dies_costs_its_own_pairs(desk: Desk) -> None:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
         wait_for_lines(desk, 2)
         desk.lab.command("kill-node", "alpha/n03")
-        assert child.wait(timeout=240) == 4
+        assert child.wait(timeout=240) == 3
     rows = desk.rows("SELECT client, server, outcome, reason FROM v_results")
     assert len(rows) == 12
     unhurt = [row for row in rows if "alpha-n03" not in (row["client"], row["server"])]

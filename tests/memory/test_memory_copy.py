@@ -46,7 +46,7 @@ def test_the_sanitizers_see_every_thread_through(sanitized: Programs, secret: Pa
     ("options", "said"),
     [
         ({"thread_count": 2, "client_cpu_index": 0}, "thread_count: found 2: allowed here: 0 to 1, the CPUs it may use"),
-        ({"array_bytes": 8, "thread_count": 2}, "array_bytes: found 8: allowed with 2 threads: 16 and more"),
+        ({"array_bytes": 8, "thread_count": 2}, "array_bytes: found 8: allowed: 16 and more (thread_count times 8)"),
         ({"array_bytes": -1}, "array_bytes: found -1: allowed: integer 0 to 8589934592 bytes"),
     ],
 )

@@ -54,7 +54,7 @@ def test_each_change_is_told_once(home: Path, made: History) -> None:
     words = ["notify", "--db", str(made.database), "--", "hook"]
     judge(made, n1=Verdict.PASS, n2=Verdict.FAILED)
     assert run(words) == 0
-    assert got(home) == [("n2", None, "failed"), ("nightly", None, "inconclusive")], "the run is older than the verdict on n2"
+    assert got(home) == [("n2", None, "failed"), ("nightly", None, "not_judged")], "the run is older than the verdict on n2"
     assert run(words) == 0
     assert not (home / "got").exists(), "nothing changed, so nothing ran"
     judge(made, n1=Verdict.DEGRADED, n2=Verdict.PASS)

@@ -282,8 +282,10 @@ def _unexplained(blocks: Iterable[Block], causes: Iterable[ClusterCause]) -> lis
         lost = min((min(one, 1 / one) for one in block.ratios if one > 0), default=0.0)
         if block.direction == "worse" and over and lost >= _MUCH_WORSE * min(one.ratio for one in over):
             names = {one.name for one in over}
-            at_ends = any(one.thing in {"node", "link", "pair"} for one in over)
-            if block.kind == "link" or (block.kind in {"node", "nodes"} and not at_ends):
+            its = {one.thing for one in over}
+            if block.kind == "link" and not its & {"link", "pair", "between"}:
+                continue
+            if block.kind in {"node", "nodes"} and not its & {"node", "link", "pair"}:
                 continue
             if block.kind == "series" and names <= exemplified:
                 continue

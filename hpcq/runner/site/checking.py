@@ -183,11 +183,13 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
 #: Each rank prints one line; the sum shows that they reach each other. No MPI library is too old for it.
 _RANKS_SOURCE = r"""#include <mpi.h>
 #include <stdio.h>
+#include <unistd.h>
 int main(int argc, char **argv)
 {
     int rank, size, length, one = 1, sum = 0;
     char node[MPI_MAX_PROCESSOR_NAME];
     MPI_Init(&argc, &argv);
+    usleep(100000); /* Open MPI 4 sometimes crashes if a message comes before its handler is set */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Get_processor_name(node, &length);

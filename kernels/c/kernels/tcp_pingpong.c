@@ -33,7 +33,7 @@ static const struct option_row option_rows[] = {
 
 static const struct option_default option_defaults[] = {{"no_delay", 1}, {NULL, 0}};
 
-static const struct option_relation relations[] = {RELATION_FLOWS, RELATIONS_SOURCE};
+static const struct option_relation relations[] = {RELATIONS_SOURCE, RELATION_FLOWS};
 
 struct tcp_pingpong_metrics {
     struct common_metrics common;

@@ -42,7 +42,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_CAPTURE(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
-static const struct option_relation relations[] = {RELATION_LANES, RELATION_FLOWS, RELATIONS_SOURCE};
+static const struct option_relation relations[] = {RELATION_LANES, RELATIONS_SOURCE, RELATION_FLOWS};
 
 struct tcp_stream_metrics {
     struct common_metrics common;

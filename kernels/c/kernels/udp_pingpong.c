@@ -33,7 +33,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_CAPTURE(struct udp_pingpong_options),
     OPTION_ROWS_UDP(struct udp_pingpong_options)};
 
-static const struct option_relation relations[] = {RELATION_FLOWS, RELATIONS_SOURCE};
+static const struct option_relation relations[] = {RELATIONS_SOURCE, RELATION_FLOWS};
 
 struct udp_pingpong_metrics {
     struct common_metrics common;

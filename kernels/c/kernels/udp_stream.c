@@ -61,7 +61,7 @@ struct udp_way {
         duplicate_count, socket_drop_count, jitter_ns, pacing_slip_count, pacing_late_max_ns;
 };
 
-static const struct option_relation relations[] = {RELATION_LANES, RELATION_FLOWS, RELATIONS_SOURCE};
+static const struct option_relation relations[] = {RELATION_LANES, RELATIONS_SOURCE, RELATION_FLOWS};
 
 struct udp_stream_metrics {
     struct common_metrics common;

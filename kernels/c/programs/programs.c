@@ -3,9 +3,10 @@
 
 #include "base/clock.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <ftw.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,16 +193,19 @@ static void file_collected(const char *path, struct child *child)
 
 void foreign_collect(const struct foreign *foreign, struct child *child)
 {
-    struct text pattern = {0};
-    glob_t found = {0};
+    struct dirent **found = NULL;
     if (!foreign->folder || !foreign->output_file)
         return;
-    text_print(&pattern, "%s/%s", foreign->folder, foreign->output_file);
-    if (!glob(text_string(&pattern), 0, NULL, &found))
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            file_collected(found.gl_pathv[i], child);
-    globfree(&found);
-    text_free(&pattern);
+    int count = scandir(foreign->folder, &found, NULL, alphasort); /* glob() is younger than the floor */
+    for (int i = 0; i < count; i++) {
+        struct text path = {0};
+        text_print(&path, "%s/%s", foreign->folder, found[i]->d_name);
+        if (!fnmatch(foreign->output_file, found[i]->d_name, FNM_PERIOD))
+            file_collected(text_string(&path), child);
+        text_free(&path);
+        free(found[i]);
+    }
+    free(found);
 }
 
 static int entry_removed(const char *path, const struct stat *status, int kind, struct FTW *where)
