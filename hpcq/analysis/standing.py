@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hpcq.analysis.change import CLOSED, RECORDED, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
+from hpcq.kernels import PairTest
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.selection import Window, moment, window
@@ -84,6 +85,11 @@ class ClusterCause:
         if self.thing == Thing.LINK:
             return set(self.names) == {client, server}
         return self.thing != Thing.NODE or self.names[0] in {client, server}
+
+    def touches(self, row: PairTest) -> bool:
+        """Whether it makes this test worse: one of its pairs, in a kernel where it shows."""
+        kernels = {one.partition(" ")[0] for one in self.tests}
+        return row.cluster == self.cluster and row.kernel in kernels and self.concerns(row.client, row.server)
 
     def to_json(self) -> dict[str, Any]:
         """All fields, by name."""
@@ -382,19 +388,11 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
 
 
 def told_series(causes: Iterable[ClusterCause], rows: Collection[SeriesRow]) -> set[int]:
-    """The series that a told thing touches in the kernels where it shows: they are degraded with it, whatever few values of
-    their own say. Returns series_ids.
+    """The series that a told thing touches: they are degraded with it, whatever few values of their own say.
+
+    Returns series_ids.
     """
-    found = set[int]()
-    for cause in causes:
-        kernels = {one.partition(" ")[0] for one in cause.tests}
-        if cause.is_told:
-            found |= {
-                one.series_id
-                for one in rows
-                if one.cluster == cause.cluster and one.kernel in kernels and cause.concerns(one.client, one.server)
-            }
-    return found
+    return {one.series_id for cause in causes if cause.is_told for one in rows if cause.touches(one)}
 
 
 def told_in(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> list[ClusterCause]:

@@ -419,9 +419,14 @@ class OverTime:
         """The night on which what is told began, and the deviations from then on, shape (nights, tests).
 
         A sum may have stood above zero by chance before anything happened. Of all beginnings since `start` it is the
-        likeliest: that of the largest (sum of deviations)^2 / number of them.
+        likeliest: that of the largest (sum of deviations)^2 / number of them. What was measured too long ago to be looked
+        at night by night, of a node that was away, began at `start`.
         """
-        kept = [(night, found[thing]) for night, found in self._newest if night >= start and np.isfinite(found[thing]).any()]
+        kept = [
+            (night, found[thing]) for night, found in self._newest if night >= start and np.isfinite(found[thing][column]).any()
+        ]
+        if not kept:
+            return start, (self.gathered[thing] / np.maximum(self.gathered_nights[thing], 1))[None, :]
         values = np.array([found for _, found in kept])
         by_night = np.nansum(values[:, column].reshape(len(kept), -1), axis=1)[::-1].cumsum()[::-1]
         gain = np.where(by_night < 0, by_night**2, 0.0) / np.arange(len(kept), 0, -1)
@@ -466,7 +471,10 @@ class OverTime:
             told.effect = np.where(np.isfinite(drift[thing]), drift[thing], 0.0)
             told.nights = np.minimum(self.nights[thing], DRIFT_NIGHTS)
             told.total, told.squares = told.effect * told.nights, told.effect**2 * told.nights
-            self.level[thing] = np.where(told.nights > 0, np.median(self._first_level[thing], axis=-1), self.level[thing])
+            first = np.median(self._first_level[thing], axis=-1)
+            self.level[thing] = np.where(np.isfinite(first), first, self.level[thing])
+            for test in np.flatnonzero(np.isfinite(first)).tolist():
+                self._past[thing, test] = self._first_level[thing, test].tolist()  # what it learned on the way down is no level
             self._now_told(told)
 
     def _keep_told(self, night: int, deviation: Floats, spread: Floats, measured: Flags) -> None:

@@ -14,6 +14,7 @@ from hpcq.judge.causes import Cause, Judged, State, Thing
 from hpcq.judge.confirming import plan
 from hpcq.judge.jobs import Flags
 from hpcq.judge.judging import judge, watch
+from hpcq.judge.over_time import OverTime
 from hpcq.judge.values import NOBODY, Night, Outcome, Values
 from hpcq.kernels import Better
 
@@ -109,6 +110,29 @@ def test_a_slow_decline_is_told_though_no_night_stands_out(
         assert cause.since >= 30
         assert cause.effect.ratio < 0.95
     assert told(judge(values).causes) == []
+
+
+def test_what_fell_again_after_a_slow_decline_was_repaired_is_told_as_soon_as_any_other() -> None:
+    """What was learned on the way down is no level."""
+    nights = np.arange(300)[:, None]
+    decline = 1 - 0.3 * np.clip((nights - 30) / 150, 0, 1)
+    share = np.where(nights < 210, decline, np.where(nights < 240, 1.0, 0.9))
+    messages = watch(shaped(Site(32, 300, "gauss2", "fixed"), share, "all")).levels[Thing.NIGHT].messages
+    assert [one.drifted for one in messages] == [True, False]
+    assert messages[1].told <= 243
+
+
+def test_a_suspect_that_was_away_for_weeks_is_told_by_what_was_seen_of_it() -> None:
+    """A drained node keeps its doubt. Its last nights are older than those that are looked at one by one."""
+    random = np.random.default_rng(1)
+    level, unit = OverTime(16, 1, false_alarms=0.004), np.full((16, 1), 0.02)
+    for night in range(101):
+        score = random.normal(0, 0.02, (16, 1))
+        score[0] = -0.5 if 40 <= night < 44 else np.nan if night >= 44 else score[0]
+        level.look(night, score, unit, np.full(16, night >= 100))
+    [told_of] = level.messages
+    assert (told_of.thing, told_of.since, told_of.told) == (0, 40, 100)
+    assert told_of.effect[0] == pytest.approx(-0.5, abs=0.02)
 
 
 @pytest.mark.promise("A node that is slow every third night is told, and is not called fine on the nights between.")

@@ -37,6 +37,7 @@ FAST = (
     ("gauss2", "fixed", "a tenth of a node", True),
     ("gauss2", "each_run", "everything tonight", True),
     ("gauss2", "fixed", "a node tonight", True),
+    ("gauss2", "each_run", "a node tonight", True),
     ("heavy", "fixed", "nothing", False),
     ("heavy", "each_run", "half a node for two nights", True),
 )

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from bench.support.histories import Fault, Site, draw
+from hpcq.analysis.standing import ClusterCause
 from hpcq.judge.values import Values
+from hpcq.kernels import PairTest
 from tests.store.test_import import FIRST, Importing
 
 pytestmark = pytest.mark.fast
@@ -67,6 +69,58 @@ def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing:
     (cause,) = causes(importing, 3)
     assert (cause["thing"], cause["names"], cause["state"], cause["job_count"]) == ("node", ["n0003"], "told", 16)
     assert causes(importing, 3, "--node", "n0003") == [cause]
+
+
+@pytest.mark.parametrize(
+    ("thing", "names", "touched"),
+    [
+        ("node", ("n2",), {("n1", "n2"), ("n2", "n1"), ("n2", "n3")}),
+        ("link", ("n2", "n1"), {("n1", "n2"), ("n2", "n1")}),
+        ("pair", ("n1", "n2"), {("n1", "n2")}),
+    ],
+)
+def test_a_told_thing_touches_its_own_pairs_in_the_kernels_where_it_shows(
+    thing: str, names: tuple[str, ...], touched: set[tuple[str, str]]
+) -> None:
+    when = "2026-03-01T00:00:00Z"
+    cause = ClusterCause(
+        cluster="alpha",
+        thing=thing,
+        names=names,
+        tests=("tcp_stream 128 KiB",),
+        state="told",
+        since_utc=when,
+        since_run="night-001",
+        told_utc=when,
+        ratio=0.5,
+        low_ratio=0.4,
+        high_ratio=0.6,
+        job_count=6,
+        reason="",
+    )
+    pairs = [("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n2", "n3")]
+
+    def found(cluster: str, kernel: str) -> set[tuple[str, str]]:
+        return {pair for pair in pairs if cause.touches(PairTest(cluster, kernel, 1, *pair, "eth0"))}
+
+    assert found("alpha", "tcp_stream") == touched
+    assert found("beta", "tcp_stream") == found("alpha", "tcp") == set()
+
+
+def test_what_is_told_in_one_kernel_explains_nothing_in_another(importing: Importing) -> None:
+    """The node is slow on the network for weeks; in one pair another test got worse by itself, and is shown."""
+    values = draw(Site(16, 40, "gauss1", "fixed", fault=Fault("node", 0.5, 20)), seed=4)
+    both = rows_of(values)
+    healthy = rows_of(draw(Site(16, 40, "gauss1", "fixed"), seed=9))
+    pair = next(",".join(row.split(",")[3:5]) for row in both if "n0003" in row)
+    for row in healthy:
+        time, night, _, *ends, metric, value, unit, better = row.split(",")
+        slow = 0.6 if ",".join(ends) == pair and night >= "night-032" else 1.0
+        both.append(",".join([time, night, "other_bw", *ends, metric, f"{slow * float(value):.0f}", unit, better]))
+    importing.bring(both)
+    said = importing.words("regressions", "--since", "2026-03-20", expect=3)
+    assert "told: node alpha/n0003" in said
+    assert "worse: other_bw" in said
 
 
 def test_the_level_of_a_node_is_its_own_and_not_that_of_a_slow_partner(importing: Importing) -> None:

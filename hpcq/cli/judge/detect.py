@@ -31,7 +31,7 @@ _GOOD = {Better.HIGHER: "higher is better", Better.LOWER: "lower is better", Bet
 @click.option(
     "--time",
     metavar="COLUMN",
-    help="The column of times. Rows are sorted by it, and changes have dates. Default: one that is called time.",
+    help="The column of times: rows are sorted by it, changes have dates. Default: one called time, date, timestamp or utc.",
 )
 @click.option("--value", "values", metavar="COLUMN", multiple=True, help="A column of values; repeatable. Default: all others.")
 @click.option("--by", metavar="COLUMN", multiple=True, help="A column that tells series apart, such as the node; repeatable.")

@@ -277,8 +277,7 @@ def _unexplained(blocks: Iterable[Block], causes: Iterable[ClusterCause]) -> lis
     kept, exemplified = [], set[str]()
     told = [one for one in causes if one.is_told]
     for block in blocks:
-        ends = [(one.changed.row.client, one.changed.row.server) for one in block.members]
-        over = [one for one in told if one.cluster == block.cluster and all(one.concerns(*pair) for pair in ends)]
+        over = [one for one in told if all(one.touches(member.changed.row) for member in block.members)]
         lost = min((min(one, 1 / one) for one in block.ratios if one > 0), default=0.0)
         if block.direction == "worse" and over and lost >= _MUCH_WORSE * min(one.ratio for one in over):
             names = {one.name for one in over}
