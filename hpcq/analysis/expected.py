@@ -19,9 +19,7 @@ from hpcq import units
 from hpcq.analysis.gates import References
 from hpcq.definition.model import Gate
 from hpcq.errors import HpcqError
-from hpcq.gate_kinds.base import End, GateAgainst, MeasuredSeries, Reference
-from hpcq.gate_kinds.link import KIND as LINK
-from hpcq.gate_kinds.link import ONE_CORE
+from hpcq.gate_kinds import LINK, ONE_CORE, End, GateAgainst, MeasuredSeries, Reference
 from hpcq.kernels import Better, kernel, size_option
 from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.store import query

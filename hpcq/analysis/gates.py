@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpcq.definition.model import Gate
 from hpcq.errors import UserError
-from hpcq.gate_kinds.base import End, GateAgainst, MeasuredSeries, Reference
+from hpcq.gate_kinds import End, GateAgainst, MeasuredSeries, Reference
 from hpcq.store.selection import Selection
 from hpcq.units import count_of
 from hpcq.verdict import GateVerdict, Verdict, judge_gates

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
 from hpcq.definition.networks import interface_of
-from hpcq.gate_kinds.base import GateAgainst
+from hpcq.gate_kinds import GateAgainst
 
 # ----------------------------------------------------------------------------------------------------------------------
 # What a cluster compiles the kernels with, and starts MPI programs with.

@@ -13,7 +13,7 @@ from hpcq.definition.model import Test
 from hpcq.errors import UserError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import JudgedResult
-from hpcq.gate_kinds.base import End, MeasuredSeries
+from hpcq.gate_kinds import End, MeasuredSeries
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from

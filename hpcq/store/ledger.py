@@ -17,8 +17,7 @@ from typing import Any
 
 # ruff: noqa: S608 - queries are put together from numbers of our own; values are always bound
 from hpcq import units
-from hpcq.gate_kinds.base import End
-from hpcq.gate_kinds.registry import needed_facts
+from hpcq.gate_kinds import End, needed_facts
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS

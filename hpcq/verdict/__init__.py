@@ -10,7 +10,7 @@
 Only words.py, record.py and gates.py load fast. The others import numpy, so import them only where you use them.
 """
 
-from hpcq.gate_kinds.base import MeasuredSeries
+from hpcq.gate_kinds import MeasuredSeries
 from hpcq.verdict.gates import GateVerdict, judge_gates
 from hpcq.verdict.words import Tally, Verdict
 

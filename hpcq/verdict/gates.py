@@ -16,7 +16,7 @@ from statistics import median
 
 from hpcq import units
 from hpcq.definition.model import Gate, GateStatistic
-from hpcq.gate_kinds.base import MeasuredSeries, Reference
+from hpcq.gate_kinds import MeasuredSeries, Reference
 from hpcq.kernels import Better, kernel
 from hpcq.verdict.words import Verdict
 

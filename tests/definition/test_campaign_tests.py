@@ -10,8 +10,7 @@ from hpcq.definition import read_campaign
 from hpcq.definition.described import list_described
 from hpcq.definition.model import Pattern
 from hpcq.errors import UserError
-from hpcq.gate_kinds.base import GateAgainst
-from hpcq.gate_kinds.registry import gate_kinds
+from hpcq.gate_kinds import GateAgainst, gate_kinds
 from hpcq.kernels import complete, kernel, own_kernels
 from tests.definition.definition_texts import (
     GOOD,

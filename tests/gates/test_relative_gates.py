@@ -18,12 +18,7 @@ from hpcq.analysis.gates import judge_run
 from hpcq.cli.main import run
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import Gate, GateStatistic
-from hpcq.gate_kinds.base import End
-from hpcq.gate_kinds.link import link_reference
-from hpcq.gate_kinds.memory import memory_reference
-from hpcq.gate_kinds.peers import Peers
-from hpcq.gate_kinds.registry import read_against
-from hpcq.gate_kinds.reverse import is_reverse
+from hpcq.gate_kinds import End, Peers, is_reverse, link_reference, memory_reference, read_against
 from hpcq.reports import write_report
 from hpcq.store.database import reading
 from hpcq.verdict import MeasuredSeries, Verdict, judge_gates

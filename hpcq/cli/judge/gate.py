@@ -13,7 +13,7 @@ from hpcq import units
 from hpcq.cli.options import Verbs, chosen, database_option, filter_options, json_option, since_option
 from hpcq.cli.output import print_json, print_words
 from hpcq.errors import Exit, UserError
-from hpcq.gate_kinds.registry import read_against, written_kinds
+from hpcq.gate_kinds import read_against, written_kinds
 
 if TYPE_CHECKING:
     from hpcq.analysis.standing import ClusterCause

@@ -11,9 +11,7 @@ from pydantic import Field, WithJsonSchema
 from hpcq import units
 from hpcq.definition.checking import QUANTITY, Document, Place, Seconds, Section, check, shown
 from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
-from hpcq.gate_kinds.base import GateAgainst
-from hpcq.gate_kinds.link import ONE_CORE
-from hpcq.gate_kinds.registry import read_against, written_kinds
+from hpcq.gate_kinds import ONE_CORE, GateAgainst, read_against, written_kinds
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
 
 #: A share of the reference above this was probably meant as per cent.

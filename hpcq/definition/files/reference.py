@@ -21,7 +21,7 @@ from hpcq.definition.files.cluster import ClusterFile, CompilerSection, Connecti
 from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection
 from hpcq.definition.files.reservations import ReservationSection
-from hpcq.gate_kinds.registry import gate_kinds
+from hpcq.gate_kinds import gate_kinds
 
 #: The tables by the name in their markers.
 SECTIONS: dict[str, Any] = {

@@ -16,8 +16,7 @@ from hpcq.analysis import change, pair_values
 from hpcq.analysis.gates import References, judge_run
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
 from hpcq.errors import UserError
-from hpcq.gate_kinds.base import GateAgainst
-from hpcq.gate_kinds.registry import gate_kinds
+from hpcq.gate_kinds import GateAgainst, gate_kinds
 from hpcq.judge.acceptance import EFFECT, PACKETS, Known
 from hpcq.judge.acceptance import judge_run as judge_values
 from hpcq.judge.values import NOBODY, Floats, Night, Outcome, Test, Values

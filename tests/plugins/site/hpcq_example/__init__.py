@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpcq.exports.formats import Exported
-from hpcq.gate_kinds.base import GateAgainst, GateKind, Lookup, MeasuredSeries, Reference
+from hpcq.gate_kinds import GateAgainst, GateKind, Lookup, MeasuredSeries, Reference
 
 
 class _Promised(GateKind):
