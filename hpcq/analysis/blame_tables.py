@@ -20,8 +20,7 @@ from hpcq.store.ledger import leaves_of
 from hpcq.store.read.evidence_queries import flaws_in
 from hpcq.store.selection import Selection, run_id_of
 from hpcq.units import count_of, unit_of
-from hpcq.verdict.acceptance.culprits import find_culprits
-from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict
+from hpcq.verdict.acceptance import LOST_SHARE, Pair, PairVerdict, find_culprits
 from hpcq.verdict.node_sets import set_name
 from hpcq.verdict.words import Verdict
 

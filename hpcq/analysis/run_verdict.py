@@ -33,8 +33,7 @@ from hpcq.store.database import Connection
 from hpcq.store.query import RunRow, repeated_series
 from hpcq.store.selection import Selection, Window, run_ids
 from hpcq.verdict import GateVerdict, Verdict
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Tally
+from hpcq.verdict.words import Tally, Thing, VerdictRecord
 
 #: Days of history before the run that a search reads. Changes older than the second number are left to `hpcq history`.
 _LOOK_BACK_DAYS = 120

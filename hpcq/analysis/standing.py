@@ -21,9 +21,8 @@ from hpcq.kernels import PairTest
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.selection import Window, moment, window
-from hpcq.verdict.record import Thing as Subject
-from hpcq.verdict.record import VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing as Subject
+from hpcq.verdict.words import Verdict, VerdictRecord
 
 if TYPE_CHECKING:
     from hpcq.judge.confirming import Retest

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpcq import assets
-from hpcq.described.output import indexed
+from hpcq.described import indexed
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, kernels, own_kernels, register
 

@@ -31,7 +31,7 @@ from hpcq.definition.checking import (
     shown,
 )
 from hpcq.definition.model import NODE_COUNT, PER_THING, RANKS_PER_NODE, RANKS_PER_NODE_MAX, ParameterValue, Test
-from hpcq.described.output import (
+from hpcq.described import (
     IN_THE_JOB,
     INDEX,
     LIMIT_MAX_S,

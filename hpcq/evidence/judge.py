@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import units
-from hpcq.evidence.case import Case, Side, crossing, read_case
-from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, Finding, JudgedResult
+from hpcq.evidence.case import Case, CrossedInterface, EvidenceVerdict, Finding, JudgedResult, Side, crossing, read_case
 from hpcq.evidence.rules import RULES, VERSION, WAITED_RATIO, Row, Scope
 
 #: Sizes below stay exact in messages: an MTU is 9000 and not 8.789 KiB.

@@ -21,14 +21,15 @@ from hpcq.evidence.case import (
     HEAD_BYTES_MAX,
     TICKS_A_SECOND,
     Case,
+    CrossedInterface,
     Crossing,
     EndEvidence,
+    Rule,
     Side,
     crossing,
     interface_moved,
     lags,
 )
-from hpcq.evidence.judgement import CrossedInterface, Rule
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Conditions of rules on one end: small functions that return the figures they used, or None.

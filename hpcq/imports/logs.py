@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import units
-from hpcq.described.output import UnreadableError, failure_said, read_output, sizes_in
+from hpcq.described import UnreadableError, failure_said, read_output, sizes_in
 from hpcq.errors import UserError
 from hpcq.imports.others import Maker, files_in, made
 from hpcq.imports.values import Problems, Source, Value, metric_of, read_bytes

@@ -27,8 +27,7 @@ from hpcq.store.query import check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
 from hpcq.store.read.stretches import events_in, findings_in, runs_in
 from hpcq.store.selection import Selection, Window, check_selection, moment, window
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Tally, Verdict
+from hpcq.verdict.words import Tally, Thing, Verdict, VerdictRecord
 
 #: Days before the stretch that a search for changes reads.
 _LOOK_BACK_DAYS = 90

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.clock import DriverTimes, off_words, utc_or_none
-from hpcq.described.output import Read, UnreadableError, commands, read_output, same_command, sent_at_least, sizes
+from hpcq.described import Read, UnreadableError, commands, read_output, same_command, sent_at_least, sizes
 from hpcq.kernels import SIZE_OPTION, Described, Kernel, Shape, kernels
 from hpcq.run_folder.paths import parse_json, read_regular
 

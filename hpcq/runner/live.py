@@ -11,8 +11,8 @@ from typing import Any
 from hpcq.analysis.expected import Forecast, ShareOfExpected
 from hpcq.definition.model import Test
 from hpcq.errors import UserError
+from hpcq.evidence.case import JudgedResult
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import JudgedResult
 from hpcq.gate_kinds import End, MeasuredSeries
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan

@@ -25,8 +25,7 @@ from hpcq.store.keep.annotations import Author, insert_event, set_groups
 from hpcq.store.query import check_known
 from hpcq.store.selection import Window
 from hpcq.units import parse_utc, utc_now
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 #: Something inconclusive or at fault is tried again after this time, then after twice as long, up to one day.
 TRY_AGAIN_S = 600

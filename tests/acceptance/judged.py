@@ -16,8 +16,7 @@ from hpcq.judge.acceptance import judge_run
 from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values
 from hpcq.kernels import Better
 from hpcq.nodelist import natural
-from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of
-from hpcq.verdict.acceptance.standing import Sides
+from hpcq.verdict.acceptance import Acceptance, Sides, acceptance_of
 
 STREAM = "tcp_stream 64 KiB"
 NODES = ("n1", "n2", "n3", "n4", "n5")

@@ -10,9 +10,8 @@ from hpcq.runner.accept.judging import Judging
 from hpcq.store import selection
 from hpcq.store.database import reading
 from hpcq.store.keep.annotations import Author, set_baseline
-from hpcq.verdict.acceptance.judge import Acceptance
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.acceptance import Acceptance
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast

@@ -15,8 +15,7 @@ from hpcq.runner.accept import accepting
 from hpcq.runner.site.place import reach
 from hpcq.store import ledger
 from hpcq.store.database import transaction, writing
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
 pytestmark = pytest.mark.fast

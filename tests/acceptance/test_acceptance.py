@@ -19,10 +19,8 @@ from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
 from hpcq.scheduler.slurm.scheduler import SlurmAdministration, read_nodes, read_reservations
 from hpcq.store.ledger import LedgerNode
 from hpcq.transport import Here
-from hpcq.verdict.acceptance.judge import Acceptance
-from hpcq.verdict.acceptance.standing import pairs_across, sides_of
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.acceptance import Acceptance, pairs_across, sides_of
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 pytestmark = pytest.mark.fast
 

@@ -21,7 +21,7 @@ from hpcq.store.database import reading, transaction, writing
 from hpcq.store.keep.annotations import Author, set_baseline
 from hpcq.store.keep.check_and_prune import prune
 from hpcq.store.load.cluster import load_run
-from hpcq.verdict.acceptance.judge import Acceptance
+from hpcq.verdict.acceptance import Acceptance
 from tests.store.run_folders import RunBuilder, utc
 
 pytestmark = pytest.mark.fast

@@ -11,8 +11,7 @@ from hpcq.errors import UserError
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import LedgerNode, Occurrence, at_fault, decide, ensure_nodes, last_verdicts, nodes_of, observed
 from hpcq.units import parse_utc, utc_text
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 pytestmark = pytest.mark.fast
 

@@ -12,9 +12,8 @@ from hpcq.runner.accept.accepting import Applied, Command, apply, commands_for
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.administration import OWN_RESERVATION, Administration
 from hpcq.scheduler.base import Scheduler
-from hpcq.verdict.acceptance.judge import Acceptance
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.acceptance import Acceptance
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
 pytestmark = pytest.mark.fast

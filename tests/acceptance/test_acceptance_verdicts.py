@@ -11,9 +11,8 @@ import pytest
 
 from hpcq.judge.acceptance import PACKETS
 from hpcq.runner.accept.choice import again, partners
-from hpcq.verdict.acceptance.standing import sides_of
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.acceptance import sides_of
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.acceptance.judged import (
     BEHIND,
     EIGHT,

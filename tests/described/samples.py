@@ -24,7 +24,7 @@ from typing import Any
 
 from hpcq import assets
 from hpcq.definition.kernel_file import read_kernel
-from hpcq.described.output import Read, UnreadableError, read_output, sizes
+from hpcq.described import Read, UnreadableError, read_output, sizes
 from hpcq.kernels import Kernel, complete, own_kernels
 from tests import REPOSITORY
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpcq import assets
 from hpcq.definition.kernel_file import delivered_index, read_kernel
-from hpcq.described.output import INDEX, indexed
+from hpcq.described import INDEX, indexed
 from hpcq.kernels import own_kernels
 
 pytestmark = pytest.mark.fast

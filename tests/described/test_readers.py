@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpcq import assets
 from hpcq.definition.kernel_file import read_kernel
-from hpcq.described.output import Read, UnreadableError, failure_said, read_output, sizes
+from hpcq.described import Read, UnreadableError, failure_said, read_output, sizes
 from hpcq.kernels import Described, complete, own_kernels
 from tests.described.samples import FOLDER, delivered
 

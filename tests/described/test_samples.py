@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hpcq import assets
+from hpcq import assets, described
 from hpcq.definition.kernel_file import kernel_of
-from hpcq.described import output
-from hpcq.described.output import UnreadableError
+from hpcq.described import UnreadableError
 from hpcq.errors import UserError
 from hpcq.kernels import own_kernels
 from tests import REPOSITORY
@@ -127,6 +126,6 @@ def test_commas_separate_fields_of_an_expression_only() -> None:
 
 @pytest.mark.promise("A described kernel's expression that takes too long is a reason, and stops nothing.")
 def test_an_expression_that_never_ends_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_READ_S", 0.2)
+    monkeypatch.setattr(described, "_READ_S", 0.2)
     found = said_of(r"regex: '(?:a+)+ rate = (\d+)'", "a" * 27 + "\n")
     assert "its regular expressions take more than 0.2 s" in str(found)

@@ -8,8 +8,8 @@ import pytest
 
 from hpcq.evidence import rules
 from hpcq.evidence import rules as conditions
+from hpcq.evidence.case import JudgedResult
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import JudgedResult
 
 pytestmark = pytest.mark.fast
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.case import crossing, read_case
-from hpcq.evidence.judgement import CrossedInterface, JudgedResult
+from hpcq.evidence.case import CrossedInterface, JudgedResult, crossing, read_case
 
 pytestmark = pytest.mark.fast
 

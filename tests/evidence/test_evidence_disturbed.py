@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcq.evidence.judgement import CrossedInterface
+from hpcq.evidence.case import CrossedInterface
 from tests.evidence.test_evidence_lab import CLIENT, SERVER, THIRD, Nodes, nodes, running
 
 FIXTURES = (nodes,)  # pytest looks for them in this module

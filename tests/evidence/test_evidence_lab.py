@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from hpcq.evidence.case import CrossedInterface, EvidenceVerdict, Finding, JudgedResult
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, Finding, JudgedResult
 from tests.kernels.kernel_programs import Programs, programs, write_secret
 from tests.lab.lab_fixture import RunningLab
 

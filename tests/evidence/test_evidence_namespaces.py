@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
+from hpcq.evidence.case import CrossedInterface, EvidenceVerdict, JudgedResult
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, JudgedResult
 from tests.evidence.test_evidence_lab import OF_THE_MACHINE
 from tests.kernels.kernel_programs import Programs, Server, wait_for, write_secret
 

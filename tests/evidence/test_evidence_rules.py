@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hpcq.clock import DriverTimes
+from hpcq.evidence.case import CrossedInterface, EvidenceVerdict, JudgedResult
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, JudgedResult
 from hpcq.evidence.rules import COURSE, RULES, cpu_list
 
 pytestmark = pytest.mark.fast

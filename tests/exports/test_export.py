@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hpcq.cli.main import run as hpcq
 from hpcq.errors import UserError
-from hpcq.exports.formats import COLUMNS, Exported, collect, prometheus_text
+from hpcq.exports import COLUMNS, Exported, collect, prometheus_text
 from hpcq.run_folder.paths import write_text
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
@@ -95,7 +95,7 @@ def test_a_row_names_its_network(torn: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_text_that_a_spreadsheet_would_run_is_quoted(whole: Path) -> None:
-    from hpcq.exports.formats import csv_lines
+    from hpcq.exports import csv_lines
 
     row = dict.fromkeys(COLUMNS, None) | {"reason": '=cmd|"/c calc"!A1', "client": "n1\nn2", "value": -1.5}
     [_, read] = csv.reader(io.StringIO("".join(csv_lines([row]))))

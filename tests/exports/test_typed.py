@@ -12,8 +12,8 @@ import duckdb
 import pytest
 import xmlschema
 
+from hpcq import exports
 from hpcq.cli.main import run as hpcq
-from hpcq.exports import formats
 from tests.exports.test_export import exported, gated, torn, whole
 
 pytestmark = pytest.mark.fast
@@ -57,7 +57,7 @@ def test_parquet_has_types(torn: Path, tmp_path: Path) -> None:
 @pytest.mark.promise("Parquet holds the same rows as the other tables, with types; DuckDB reads it.")
 def test_more_rows_than_one_group(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = duckdb.sql(f"SELECT count(*) FROM '{written(whole, tmp_path / 'one.parquet')}'").fetchall()
-    monkeypatch.setattr(formats, "_GROUP_ROWS", 5)
+    monkeypatch.setattr(exports, "_GROUP_ROWS", 5)
     several = written(whole, tmp_path / "several.parquet")
     assert duckdb.sql(f"SELECT count(*) FROM '{several}'").fetchall() == count
     groups = duckdb.sql(f"SELECT count(DISTINCT row_group_id) FROM parquet_metadata('{several}')").fetchall()

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run
+from hpcq.evidence.case import no_judge
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import no_judge
 from hpcq.run_folder.paths import write_json, write_text
 from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import START, RunBuilder, utc

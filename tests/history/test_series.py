@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.judgement import CrossedInterface, EvidenceVerdict, Finding, JudgedResult, Rule
+from hpcq.evidence.case import CrossedInterface, EvidenceVerdict, Finding, JudgedResult, Rule
 from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder, ask, load, utc
 from tests.store.test_store import builder, database

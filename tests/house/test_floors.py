@@ -68,7 +68,7 @@ SINGLE_USERS = {
     "pydantic_core": ("hpcq.definition",),
     "subprocess": ("hpcq.transport",),
     "snakemake": (),
-    "pyarrow": ("hpcq.exports.formats",),
+    "pyarrow": ("hpcq.exports",),
     "matplotlib": ("hpcq.reports.figures",),
 }
 

@@ -16,8 +16,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.runner.accept.accepting import ClusterAcceptance, judged_collectives, not_covered, set_to_run
 from hpcq.runner.accept.judging import Measured
 from hpcq.store.database import reading
-from hpcq.verdict.acceptance.collectives import CollectiveVerdict, SetJob, judge_collective
-from hpcq.verdict.acceptance.judge import Acceptance
+from hpcq.verdict.acceptance import Acceptance, CollectiveVerdict, SetJob, judge_collective
 from hpcq.verdict.node_sets import PairsOfSet
 from hpcq.verdict.words import Verdict
 from tests import REPOSITORY

@@ -12,11 +12,9 @@ import pytest
 from hpcq.runner.accept.accepting import ClusterAcceptance, _Acceptor, not_covered
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import at_fault, decide, last_verdicts
-from hpcq.verdict.acceptance.collectives import CollectiveVerdict, records_of
-from hpcq.verdict.acceptance.judge import Acceptance
+from hpcq.verdict.acceptance import Acceptance, CollectiveVerdict, records_of
 from hpcq.verdict.node_sets import PairsOfSet
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.history.histories import json_of
 from tests.mpi.test_accepted_collectives import NODES, PAIRS, TEST, accepted
 from tests.mpi.test_slow_collectives import Collectives, say

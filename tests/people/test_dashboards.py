@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run as hpcq
-from hpcq.exports.dashboards import datasette, described, grafana, grafana_sql
+from hpcq.exports import datasette, described, grafana, grafana_sql
 from hpcq.store.read.stretches import PARAMETERS, QUESTIONS, Question
 from tests import REPOSITORY
 from tests.history.histories import History

@@ -12,8 +12,7 @@ from hpcq.cli.main import run
 from hpcq.runner.watch import schedule
 from hpcq.store.database import transaction, writing
 from hpcq.store.ledger import decide
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.history.histories import History
 from tests.pages.test_schedule import home
 from tests.people.nights import PAIRS

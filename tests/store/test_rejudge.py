@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run
+from hpcq.evidence.case import EvidenceVerdict, Finding, JudgedResult, Rule
 from hpcq.evidence.judge import judge
-from hpcq.evidence.judgement import EvidenceVerdict, Finding, JudgedResult, Rule
 from hpcq.evidence.rules import VERSION
 from hpcq.store.keep.check_and_prune import Rejudged, rejudge
 from tests.history.histories import History, json_of

@@ -30,7 +30,7 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
     """
     from hpcq.analysis.standing import standings, with_told
     from hpcq.cli.output import write_out
-    from hpcq.exports.formats import health_text
+    from hpcq.exports import health_text
     from hpcq.store.database import reading
     from hpcq.store.ledger import last_verdicts
     from hpcq.store.query import check_known, names, nodes_of_cluster

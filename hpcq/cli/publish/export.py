@@ -15,11 +15,11 @@ from hpcq import units
 from hpcq.cli.options import FILTERS, chosen_results, database_option, filter_options, refuse_beside, since_option
 from hpcq.cli.output import write_out
 from hpcq.errors import Exit, UserError
-from hpcq.exports.formats import DASHBOARDS, OWN_FORMATS, SUMMARIES, TABLES, exporter
+from hpcq.exports import DASHBOARDS, OWN_FORMATS, SUMMARIES, TABLES, exporter
 from hpcq.plugins import EXPORTERS, plugins
 
 if TYPE_CHECKING:
-    from hpcq.exports.formats import Exported
+    from hpcq.exports import Exported
     from hpcq.store.selection import Selection
 
 
@@ -69,7 +69,7 @@ def export(  # noqa: PLR0917 - Click passes by name
     if kind not in OWN_FORMATS:
         exporter(kind)  # a broken one is told before anything is read
     from hpcq.cli.read.results import selected
-    from hpcq.exports.formats import collect, fits_by_pair, rows
+    from hpcq.exports import collect, fits_by_pair, rows
     from hpcq.store.database import reading
 
     with reading(database) as connection:
@@ -86,40 +86,40 @@ def export(  # noqa: PLR0917 - Click passes by name
 
 
 def _dashboard(kind: str, database: Path) -> dict[str, Any]:
+    from hpcq import exports
     from hpcq.assets import database_schema
-    from hpcq.exports import dashboards
 
     if kind == "grafana":
-        return dashboards.grafana()
+        return exports.grafana()
     lines = database_schema().read_text(encoding="utf-8").splitlines()
-    return dashboards.datasette(database.stem, dashboards.described(lines))
+    return exports.datasette(database.stem, exports.described(lines))
 
 
 def _table_writer(kind: str, target: Path | None) -> Callable[[Iterable[Mapping[str, Any]]], Iterable[str | bytes]]:
     if kind == "parquet":
-        from hpcq.exports.formats import parquet_pieces
+        from hpcq.exports import parquet_pieces
 
         if target is None and sys.stdout.isatty():
             raise UserError("--format parquet: standard output is a terminal: must be a file or a pipe", "add --to FILE")
         return parquet_pieces
-    from hpcq.exports import formats
+    from hpcq import exports
 
-    return formats.csv_lines if kind == "csv" else formats.json_lines
+    return exports.csv_lines if kind == "csv" else exports.json_lines
 
 
 def _summary_writer(kind: str) -> Callable[[Exported], str]:
     if kind not in SUMMARIES:
-        from hpcq.exports.formats import plugged_text
+        from hpcq.exports import plugged_text
 
         return partial(plugged_text, kind)
     if kind == "junit":
-        from hpcq.exports.formats import junit_text
+        from hpcq.exports import junit_text
 
         return junit_text
     if kind == "markdown":
-        from hpcq.exports.formats import markdown_text
+        from hpcq.exports import markdown_text
 
         return markdown_text
-    from hpcq.exports.formats import prometheus_text
+    from hpcq.exports import prometheus_text
 
     return prometheus_text

@@ -16,7 +16,7 @@ from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from hpcq.described.output import Read
+    from hpcq.described import Read
     from hpcq.kernels import Kernel, Option
 
 _LIST = (Column("name", "kernel"), Column("program"), Column("summary", "measures", wrap=True))
@@ -157,7 +157,7 @@ def _parameters(kernel: Kernel, given: Sequence[str]) -> dict[str, Any]:
 
 
 def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_json: bool) -> int:
-    from hpcq.described.output import UnreadableError, read_output, sizes
+    from hpcq.described import UnreadableError, read_output, sizes
 
     described = kernel.described
     assert described is not None  # noqa: S101 - only described kernels get here
@@ -171,7 +171,7 @@ def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_j
 
 def _failure(kernel: Kernel, text: str, exit_code: int | None) -> str | None:
     """Why a run with this output failed, in the words of hpcq-net; None: it did not."""
-    from hpcq.described.output import failure_said
+    from hpcq.described import failure_said
 
     described = kernel.described
     assert described is not None  # noqa: S101 - only described kernels get here

@@ -217,8 +217,7 @@ def _verdicts(database: Path, cluster: str | None, node: str | None, *, each: bo
     from hpcq.analysis.standing import standings, with_told
     from hpcq.store.database import reading
     from hpcq.store.ledger import last_verdicts
-    from hpcq.verdict.record import Thing
-    from hpcq.verdict.words import Tally
+    from hpcq.verdict.words import Tally, Thing
 
     with reading(database) as connection:
         rows = last_verdicts(connection, cluster, node, each=each)

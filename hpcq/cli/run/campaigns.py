@@ -24,7 +24,7 @@ from hpcq import units
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
 from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.definition.model import places_of, running
-from hpcq.described.output import commands
+from hpcq.described import commands
 from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
 from hpcq.kernels import Shape, kernel
 from hpcq.planning.pairs import lap_length

@@ -41,12 +41,18 @@ from hpcq.store import ledger, selection
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.selection import Selection, baseline_runs, find_run, run_id_of
 from hpcq.transport import Transport
-from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, SetJob, judge_collective, records_of
-from hpcq.verdict.acceptance.judge import Acceptance
-from hpcq.verdict.acceptance.standing import pairs_across, sides_of
+from hpcq.verdict.acceptance import (
+    SET_JOBS_MIN,
+    Acceptance,
+    CollectiveVerdict,
+    SetJob,
+    judge_collective,
+    pairs_across,
+    records_of,
+    sides_of,
+)
 from hpcq.verdict.node_sets import PairsOfSet
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Tests of several nodes together in an acceptance: which set may run them now, and what their results say.
@@ -770,7 +776,7 @@ class _Acceptor:
             return
         source = self.order.campaign.read_text(encoding="utf-8")
         measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
-        for _ in range(JOBS_MIN):
+        for _ in range(SET_JOBS_MIN):
             measuring.run(
                 lambda target: with_set(source, target, self.name, nodes, REPETITIONS_MIN),
                 self.set_runs,

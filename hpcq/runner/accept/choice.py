@@ -12,8 +12,7 @@ from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair
 from hpcq.scheduler.administration import OWN_REASON, Reservation, Upkeep
 from hpcq.store.ledger import LedgerNode
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,9 @@ from hpcq.store.read.evidence_queries import Flaw, flaws_in
 from hpcq.store.read.judged_values import hardware_of
 from hpcq.store.selection import Selection, run_id_of
 from hpcq.units import parse_utc
-from hpcq.verdict.acceptance.judge import Acceptance, acceptance_of, not_covered
-from hpcq.verdict.acceptance.points import LOST_SHARE, Pair
-from hpcq.verdict.acceptance.standing import Sides
+from hpcq.verdict.acceptance import LOST_SHARE, Acceptance, Pair, Sides, acceptance_of, not_covered
 from hpcq.verdict.causes import rank, say
-from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 #: A metric without a direction has no slow values: all are alike.
 ALIKE = 0.0

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from hpcq import nodelist
 from hpcq.clock import CLOCK_TOLERANCE_S, seconds_between, utc_or_none
 from hpcq.definition.model import Cluster, running
-from hpcq.described.output import limit_s, programs_text
+from hpcq.described import limit_s, programs_text
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan, coverage_of, nodes_of_pair, pair_index_of
 from hpcq.render import render

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from hpcq import __version__, assets, plugins, units
 from hpcq.errors import HpcqError
-from hpcq.exports.formats import exporters
+from hpcq.exports import exporters
 from hpcq.gate_kinds import gate_kinds
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none

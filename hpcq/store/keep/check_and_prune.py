@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from hpcq.clock import DriverTimes
 from hpcq.errors import UserError
-from hpcq.evidence.judgement import Judge, JudgedResult
+from hpcq.evidence.case import Judge, JudgedResult
 from hpcq.kernels import kernels
 from hpcq.run_folder.lines import told_of
 from hpcq.store.blocks import packed, pruned, readable

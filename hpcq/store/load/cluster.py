@@ -20,7 +20,7 @@ from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.definition.described import know_folder
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
-from hpcq.evidence.judgement import EvidenceVerdict, Judge, JudgedResult, no_judge
+from hpcq.evidence.case import EvidenceVerdict, Judge, JudgedResult, no_judge
 from hpcq.kernels import SIZE_OPTION
 from hpcq.planning.links import split
 from hpcq.planning.plan import job_name_of, pair_index_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcq.exports.formats import Exported
+from hpcq.exports import Exported
 from hpcq.gate_kinds import GateAgainst, GateKind, Lookup, MeasuredSeries, Reference
 
 

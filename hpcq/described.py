@@ -1,4 +1,6 @@
-"""Read the output of a foreign program into metrics, as its description says. Pure.
+"""Kernels that are somebody else's programs, described in files: their commands, and how their output is read.
+
+The output of a program becomes metrics as its description says. Pure:
 
 text --read_output--> one row (size None), or one row per size of its table
 

@@ -1,1 +1,0 @@
-"""Kernels that are somebody else's programs, described in files: their commands, and how their output is read."""
