@@ -208,7 +208,8 @@ def _reading(described: Described, one: Reading, text: str, parsed: Any, cells: 
     if one.column is not None:
         assert described.table is not None  # noqa: S101 - the reader of descriptions has checked it
         cell = cells[described.table.names.index(one.column)]
-        return None if not cell and not one.required else read_number(cell, one.metric)
+        absent = cell in one.not_measured or not (cell or one.required)
+        return None if absent else read_number(cell, one.metric)
     assert one.regex is not None  # noqa: S101 - likewise
     return _regex_value(one, text)
 
@@ -219,6 +220,8 @@ def _regex_value(one: Reading, text: str) -> float | None:
         return None
     if len(matches) != 1:
         raise UnreadableError(f"{one.metric}: {one.regex} matches {len(matches)} times: must match once")
+    if matches[0][1] in one.not_measured:
+        return None
     number = _whole_number(one, text, matches[0])
     if not one.units:
         return number
@@ -287,7 +290,7 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
         value = inside
         if value is None:
             break
-    if value is None and not one.required:
+    if str(value) in one.not_measured or (value is None and not one.required):
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: must be a number")
@@ -656,7 +659,8 @@ def _described(row: Mapping[str, Any]) -> Described:
 
 def _reading_of_file(row: Mapping[str, Any]) -> Reading:
     pairs = {key: tuple(map(tuple, row[key])) for key in ("units", "times_where")}
-    return Reading(**{**row, **pairs, "peer": row["peer"] and Peer(**row["peer"])})
+    words = tuple(row["not_measured"])
+    return Reading(**{**row, **pairs, "not_measured": words, "peer": row["peer"] and Peer(**row["peer"])})
 
 
 def _table(row: Mapping[str, Any]) -> Table:

@@ -138,6 +138,8 @@ class Reading:
     comma_separates: bool = False
     #: Expressions of which one matches in the output, and the factor that each means: of versions with other units.
     times_where: tuple[tuple[str, float], ...] = ()
+    #: What stands in its place where the program did not measure it.
+    not_measured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

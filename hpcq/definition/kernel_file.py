@@ -263,6 +263,9 @@ class MetricSection(Section):
     minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
     maximum: Finite | None = Field(default=None, description="More is refused.")
     required: bool = Field(default=True, description="Without it, the result is invalid.")
+    not_measured: list[Line] = Field(
+        default=[], description="What stands in its place where the program did not measure it: N/A, 0.00. It is no value then."
+    )
 
 
 class SendsSection(Section):
@@ -614,13 +617,22 @@ def _described(file: KernelFile, path: str) -> Described:
 
 
 def _reading(name: str, one: MetricSection) -> Reading:
-    factors = tuple((unit, float(factor)) for unit, factor in one.units.items())
-    low = None if one.minimum is None else float(one.minimum)
-    high = None if one.maximum is None else float(one.maximum)
-    peer = None if one.same_as is None else Peer(one.same_as.kernel, one.same_as.metric, float(one.same_as.times))
-    where = one.json_path, one.column, one.regex
-    by_version = tuple((pattern, float(factor)) for pattern, factor in one.times_where.items())
-    return Reading(name, *where, float(one.times), factors, low, high, one.required, peer, one.comma_separates, by_version)
+    peer = one.same_as
+    return Reading(
+        metric=name,
+        json=one.json_path,
+        column=one.column,
+        regex=one.regex,
+        times=float(one.times),
+        units=tuple((unit, float(factor)) for unit, factor in one.units.items()),
+        minimum=None if one.minimum is None else float(one.minimum),
+        maximum=None if one.maximum is None else float(one.maximum),
+        required=one.required,
+        peer=None if peer is None else Peer(peer.kernel, peer.metric, float(peer.times)),
+        comma_separates=one.comma_separates,
+        times_where=tuple((pattern, float(factor)) for pattern, factor in one.times_where.items()),
+        not_measured=tuple(one.not_measured),
+    )
 
 
 def _try(kernel: Kernel, document: Document, *, stored: bool) -> None:

@@ -119,6 +119,19 @@ def test_a_part_of_a_number_is_no_number(how: str, text: str, said: str | float)
     assert found == said if isinstance(said, float) else said in str(found)
 
 
+@pytest.mark.promise("What a described program did not measure, and says so by N/A or 0.00, is no value.")
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [(r"regex: 'rate = (\S+)'", "rate = {} Mbit/s\n"), ("json: rate", '{{"rate": "{}"}}\n')],
+    ids=["regex", "json"],
+)
+def test_what_was_not_measured_is_no_value(how: str, text: str) -> None:
+    file = RATE.replace("PYTHON", "sh").replace("regex: 'rate = (\\S+) Mbit/s'", f"{how}\n    not_measured: [N/A]")
+    kernel = kernel_of(file, "foreign_rate.yaml", own_kernels())
+    assert rows_of(Sample("", "", text.format("N/A"), {}, kernel).read()) == [{}]
+    assert "must be a number" in refusal(Sample("", "", text.format("n/a"), {}, kernel))
+
+
 def test_commas_separate_fields_of_an_expression_only() -> None:
     with pytest.raises(UserError, match="comma_separates: without regex: allowed with it only"):
         said_of(f"json: rate{COMMAS}", '{"rate": 12}\n')
