@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hpcq.analysis.change import CLOSED, RECORDED, Changed
+from hpcq.analysis.change import CLOSED, RECORDED, Block, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
 from hpcq.kernels import PairTest
@@ -392,6 +392,34 @@ def told_series(causes: Iterable[ClusterCause], rows: Collection[SeriesRow]) -> 
     Returns series_ids.
     """
     return {one.series_id for cause in causes if cause.is_told for one in rows if cause.touches(one)}
+
+
+#: A series that kept less than this share of what a told thing leaves it has something of its own, too.
+_MUCH_WORSE = 0.85
+
+
+def explaining(block: Block, causes: Iterable[ClusterCause]) -> list[ClusterCause]:
+    """The told things that make all series of a block worse, unless they got worse than that."""
+    over = [one for one in causes if one.is_told and all(one.touches(member.changed.row) for member in block.members)]
+    lost = min((min(one, 1 / one) for one in block.ratios if one > 0), default=0.0)
+    return over if over and block.direction == "worse" and lost >= _MUCH_WORSE * min(one.ratio for one in over) else []
+
+
+def unexplained(blocks: Iterable[Block], causes: Collection[ClusterCause]) -> list[Block]:
+    """Without the blocks that accuse a part of what is told: the first series of each told thing stands as its example."""
+    kept, exemplified = list[Block](), set[str]()
+    for block in blocks:
+        over = explaining(block, causes)
+        names, its = {one.name for one in over}, {one.thing for one in over}
+        if over and block.kind == "link" and not its & {"link", "pair", "between"}:
+            continue
+        if over and block.kind in {"node", "nodes"} and not its & {"node", "link", "pair"}:
+            continue
+        if over and block.kind == "series" and names <= exemplified:
+            continue
+        exemplified |= names
+        kept.append(block)
+    return kept
 
 
 def told_in(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> list[ClusterCause]:

@@ -55,8 +55,8 @@ _Number = TypeVar("_Number", int, float)
 WIDTH, HEIGHT = 340, 220
 LEFT, RIGHT, TOP, BOTTOM = 74, 14, 14, 40
 _ROW_HEIGHT = 44
-#: What a size below an axis takes: `1024 KiB`.
-_LABEL_PX = 52
+#: What a size below an axis takes: `1024 KiB`; a date.
+_LABEL_PX, _DATE_PX = 52, 74
 #: With more pairs than this, only those outside the band are drawn, a limited number on each side.
 _DOTS_MAX = 600
 _OUTSIDE_MAX = 10
@@ -337,11 +337,11 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
     )
 
 
-def _apart(ticks: Sequence[Tick]) -> tuple[Tick, ...]:
+def _apart(ticks: Sequence[Tick], label_px: float = _LABEL_PX) -> tuple[Tick, ...]:
     """Those whose labels do not overlap. The last one always: it bounds the axis."""
     kept: list[Tick] = []
     for tick in reversed(ticks):
-        if not kept or kept[-1].at - tick.at >= _LABEL_PX:
+        if not kept or kept[-1].at - tick.at >= label_px:
             kept.append(tick)
     return tuple(reversed(kept))
 
@@ -780,8 +780,12 @@ def make_timeline(row: SeriesRow, metric: MetricRow, points: Sequence[Point], ch
         marks=tuple(marks),
         steps=tuple(steps),
         band=_usual_band(points, changes, y_axis),
-        x_ticks=tuple(
-            Tick(x_axis.at(times[place]), points[place].started_utc[:10]) for place in few(range(len(points)), _DATES)
+        x_ticks=_apart(
+            [
+                Tick(min(x_axis.at(times[place]), WIDTH - _DATE_PX / 2), points[place].started_utc[:10])
+                for place in few(range(len(points)), _DATES)
+            ],
+            _DATE_PX,
         ),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, metric.unit)) for value in tick_values(y_axis)),
     )

@@ -13,7 +13,17 @@ from hpcq import __version__, units
 from hpcq.analysis.change import CLOSED, Block, Changed, Explained, Judged, alarms, blocks_of, is_unclear, tally_of
 from hpcq.analysis.changed import explained, known_states, searched
 from hpcq.analysis.gates import FailedGate, failed_gates, failed_lines
-from hpcq.analysis.standing import ClusterCause, Standing, beside_nights, bounds_of, standings, told_series, touching
+from hpcq.analysis.standing import (
+    ClusterCause,
+    Standing,
+    beside_nights,
+    bounds_of,
+    explaining,
+    standings,
+    told_series,
+    touching,
+    unexplained,
+)
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing
@@ -45,6 +55,7 @@ class _Found:
 
     causes: what the judge tells and suspects, as `regressions` does. together: of a node's page, what is said of tests that
     it ran with several nodes; they do not decide the verdict. failed: gates that the newest run of each campaign fails.
+    explained_count: blocks that are not there because what is told explains them.
     """
 
     tally: Tally
@@ -55,6 +66,7 @@ class _Found:
     standing: tuple[Standing, ...]
     together: tuple[str, ...] = ()
     failed: tuple[FailedGate, ...] = ()
+    explained_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +164,7 @@ def _context(
         "causes": found.causes,
         "states": {(one.cluster, row.node): one.of_node(row.node)[0] for one in found.standing for row in levels},
         "blocks": found.blocks[:_ROWS_MAX],
+        "explained_count": found.explained_count,
         "timelines": _pictures(database, found.blocks, until_utc),
         "unfit": found.unfit,
         "nodes": sorted(levels, key=lambda one: one.level_ratio or 0.0)[:_ROWS_MAX],
@@ -184,7 +197,8 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
     )
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
-    blocks = blocks_of(worse, known, groups)
+    every = blocks_of(worse, known, groups)
+    blocks = unexplained(every, causes)
     together: list[str] = []
     if sets:
         judged_sets, slow, said, _ = _searched(database, sets, metrics, (from_utc, until_utc), wanted.facts)
@@ -200,7 +214,7 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
     if node is not None:  # a collective is no node's
         together += [_accepted(one) for one in unfit if one.kind is Thing.COLLECTIVE]
         unfit = [one for one in unfit if one.kind is not Thing.COLLECTIVE]
-    return _Found(tally, judged, blocks, unfit, causes, standing, tuple(together), failed)
+    return _Found(tally, judged, blocks, unfit, causes, standing, tuple(together), failed, len(every) - len(blocks))
 
 
 def _accepted(one: VerdictRecord) -> str:
@@ -272,6 +286,7 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
         words.append("; ".join([one.words, *(cause for block in own[:1] for cause in block.causes[:1])]))
     if len(found.causes) > _REASONS:
         words.append(f"{len(found.causes) - _REASONS} more causes")
+    others = [one for one in others if one.kind != "series" or not explaining(one, found.causes)]
     words += failed_lines(found.failed)[:_REASONS]
     words += [_block_words(one) for one in others[:_REASONS]]
     if len(others) > _REASONS:

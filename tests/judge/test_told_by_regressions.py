@@ -131,6 +131,17 @@ def test_the_level_of_a_node_is_its_own_and_not_that_of_a_slow_partner(importing
     assert min(levels.values()) > 0.94
 
 
+@pytest.mark.promise("A page accuses no series of what it tells of a node.")
+def test_the_page_accuses_no_part_of_what_is_told(importing: Importing, tmp_path: Path) -> None:
+    importing.bring(rows_of(draw(Site(12, 60, "gauss2", "each_run", fault=Fault("node", 0.3, 54)), seed=4)))
+    said = importing.words("report", "--since", "2026-03-20", "--to", str(tmp_path / "page.html"), expect=3)
+    assert "told: node alpha/n0003" in said
+    assert "series alpha/" not in said
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count("<td>series, worse</td>") == 1, "an example"
+    assert " more that what is told explains: " in page
+
+
 def test_a_site_where_nothing_happens_has_no_cause(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(16, 40, "gauss2", "fixed"), seed=5)))
     said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", expect=0))

@@ -203,7 +203,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
     from hpcq.analysis.changed import explained, known_states, record_changes
     from hpcq.analysis.gates import failed_gates, failed_lines
-    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching
+    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching, unexplained
     from hpcq.store.database import reading
     from hpcq.store.query import node_groups
 
@@ -254,7 +254,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         print_words(cause.words)
     for line in failed_lines(failed):
         print_words(line)
-    own = blocks if everything else _unexplained(blocks, causes)
+    own = blocks if everything else unexplained(blocks, causes)
     shown = own if everything else own[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:
@@ -266,31 +266,6 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     if len(blocks) > len(own):
         print_words(f"and {len(blocks) - len(own)} that what is told explains; --all or --json has them")
     return _exit_code(tally, causes)
-
-
-#: A series that kept less than this share of what a told thing leaves it has something of its own, too.
-_MUCH_WORSE = 0.85
-
-
-def _unexplained(blocks: Iterable[Block], causes: Iterable[ClusterCause]) -> list[Block]:
-    """Without the blocks that accuse a part of what is told: the first series of each told thing stands as its example."""
-    kept, exemplified = [], set[str]()
-    told = [one for one in causes if one.is_told]
-    for block in blocks:
-        over = [one for one in told if all(one.touches(member.changed.row) for member in block.members)]
-        lost = min((min(one, 1 / one) for one in block.ratios if one > 0), default=0.0)
-        if block.direction == "worse" and over and lost >= _MUCH_WORSE * min(one.ratio for one in over):
-            names = {one.name for one in over}
-            its = {one.thing for one in over}
-            if block.kind == "link" and not its & {"link", "pair", "between"}:
-                continue
-            if block.kind in {"node", "nodes"} and not its & {"node", "link", "pair"}:
-                continue
-            if block.kind == "series" and names <= exemplified:
-                continue
-            exemplified |= names
-        kept.append(block)
-    return kept
 
 
 def _exit_code(tally: Tally, causes: Iterable[ClusterCause]) -> Exit:
