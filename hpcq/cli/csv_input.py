@@ -56,7 +56,7 @@ def read_series(file: str, time: str | None = None, values: Sequence[str] = (), 
     """Read a CSV with one series per column and an optional header; `-` is standard input.
 
     time: the column of times; rows are then sorted by it. None: a column called time, date, timestamp or utc that begins
-    with no number, if there is one. values: the columns of values, if not all. by: the columns whose texts tell one series
+    with a moment, if there is one. values: the columns of values, if not all. by: the columns whose texts tell one series
     from another. These need a header.
     """
     name, rows = _read_rows(file, keep_blank_lines=True)
@@ -89,7 +89,7 @@ def read_series(file: str, time: str | None = None, values: Sequence[str] = (), 
     moments = {} if at is None else {row.line: _moment(name, row.line, titles[at], row.cells[at]) for row in data}
     if moments:
         data = sorted(data, key=lambda row: moments[row.line])
-    return SeriesTable(name, _series(name, data, titles, chosen=chosen, keys=keys, moments=moments, named=named))
+    return SeriesTable(name, _series(name, data, titles, chosen=chosen, keys=keys, moments=moments, named=bool(values)))
 
 
 def _times_by_name(rows: Sequence[_Row]) -> str | None:
@@ -99,9 +99,14 @@ def _times_by_name(rows: Sequence[_Row]) -> str | None:
     named = [
         title
         for title, cell in zip(*filled[:2], strict=True)
-        if title.strip().casefold() in {"time", "date", "timestamp", "utc"} and cell and not _is_number(cell)
+        if title.strip().casefold() in {"time", "date", "timestamp", "utc"} and cell and _may_be_moment(cell)
     ]
     return named[0] if len(named) == 1 else None
+
+
+def _may_be_moment(cell: str) -> bool:
+    """Words, or a number that is no run time but seconds or milliseconds since 1970, from 2001 on."""
+    return not _is_number(cell) or 1e9 <= float(cell) < 1e13
 
 
 def _series(
@@ -151,10 +156,12 @@ _TIME_FORMS = ("%Y.%m.%d %H:%M:%S %z", "%Y.%m.%d %H:%M:%S", "%Y.%m.%d", "%Y/%m/%
 
 
 def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
-    """A time as ISO 8601, as 2026.11.24 03:00:00 +0100, or as seconds since 1970; without a zone it is UTC."""
+    """A time as ISO 8601, as 2026.11.24 03:00:00 +0100, or as (milli)seconds since 1970; without a zone it is UTC."""
     found: dt.datetime | None = None
     with contextlib.suppress(ValueError, OverflowError, OSError):
-        found = dt.datetime.fromtimestamp(float(cell), dt.UTC) if _is_number(cell) else dt.datetime.fromisoformat(cell)
+        found = (
+            dt.datetime.fromtimestamp(_seconds(float(cell)), dt.UTC) if _is_number(cell) else dt.datetime.fromisoformat(cell)
+        )
     for form in _TIME_FORMS:
         if found is None:
             with contextlib.suppress(ValueError):
@@ -162,6 +169,11 @@ def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
     if found is None:
         raise UserError(f"{name}:{line}: {title}: {cell!r}: a time such as 2026-11-24, 2026-11-24T03:00:00Z or 1795489200")
     return found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
+
+
+def _since_1970(number: float) -> dt.datetime:
+    """Seconds, or milliseconds: those of 1973 would be the seconds of the year 5138."""
+    return dt.datetime.fromtimestamp(number / 1000 if abs(number) >= 1e11 else number, dt.UTC)
 
 
 def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
@@ -286,7 +298,8 @@ def _number(name: str, line: int, title: str, cell: str, *, named: bool = True) 
     if cell.lower() in MISSING:
         return math.nan
     if not _is_number(cell):
-        hint = "--value names the column of values, --time that of times, --by those of labels"
+        hint = None if named else "--value names the column of values, --time that of times, --by those of labels"
+        hint = "numbers have a decimal point" if _is_number(cell.replace(",", ".", 1)) else hint
         message = f"{name}:{line}: {title}: {cell!r}: a finite number, or nothing where a value is missing"
-        raise UserError(message, None if named else hint)
+        raise UserError(message, hint)
     return float(cell)

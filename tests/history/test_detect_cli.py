@@ -58,6 +58,23 @@ def test_a_column_that_is_called_time_is_one(table: Any, capsys: pytest.CaptureF
     assert (found["name"], found["cuts"]) == ("throughput_bps", [19])
 
 
+@pytest.mark.parametrize("per_s", [1, 1000], ids=["seconds", "milliseconds"])
+def test_seconds_since_1970_are_times_and_small_numbers_are_values(
+    table: Any, capsys: pytest.CaptureFixture[str], per_s: int
+) -> None:
+    rows = "".join(f"{(1_760_000_000 + 86400 * day) * per_s},{100 if day < 20 else 60}\n" for day in range(31))
+    assert run(["detect", "--json", table(f"timestamp,throughput_bps\n{rows}")]) == 3
+    (found,) = as_json(capsys)["series"]
+    assert (found["name"], found["changes"][0]["time_utc"]) == ("throughput_bps", "2025-10-29T08:53:20Z")
+    assert run(["detect", "--json", table("time\n" + "".join(f"{12.5 + one % 3}\n" for one in range(31)))]) == 0
+    assert [one["name"] for one in as_json(capsys)["series"]] == ["time"]
+
+
+def test_a_number_with_a_decimal_comma_is_told_how_to_write_it(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["detect", "--value", "rate_bps", table("rate_bps;n\n9,5;1\n")]) == 2
+    assert "hint: numbers have a decimal point" in capsys.readouterr().err
+
+
 def test_detect_json(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["detect", "--json", "--better", "higher", table(drop_series())]) == 3
     found = as_json(capsys)
