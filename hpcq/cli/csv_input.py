@@ -159,9 +159,7 @@ def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
     """A time as ISO 8601, as 2026.11.24 03:00:00 +0100, or as (milli)seconds since 1970; without a zone it is UTC."""
     found: dt.datetime | None = None
     with contextlib.suppress(ValueError, OverflowError, OSError):
-        found = (
-            dt.datetime.fromtimestamp(_seconds(float(cell)), dt.UTC) if _is_number(cell) else dt.datetime.fromisoformat(cell)
-        )
+        found = _since_1970(float(cell)) if _is_number(cell) else dt.datetime.fromisoformat(cell)
     for form in _TIME_FORMS:
         if found is None:
             with contextlib.suppress(ValueError):

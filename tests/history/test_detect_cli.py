@@ -59,9 +59,7 @@ def test_a_column_that_is_called_time_is_one(table: Any, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("per_s", [1, 1000], ids=["seconds", "milliseconds"])
-def test_seconds_since_1970_are_times_and_small_numbers_are_values(
-    table: Any, capsys: pytest.CaptureFixture[str], per_s: int
-) -> None:
+def test_seconds_since_1970_are_times_and_run_times_are_not(table: Any, capsys: pytest.CaptureFixture[str], per_s: int) -> None:
     rows = "".join(f"{(1_760_000_000 + 86400 * day) * per_s},{100 if day < 20 else 60}\n" for day in range(31))
     assert run(["detect", "--json", table(f"timestamp,throughput_bps\n{rows}")]) == 3
     (found,) = as_json(capsys)["series"]
