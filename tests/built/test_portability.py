@@ -75,6 +75,7 @@ def with_musl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "built" / "hpcq-net"
 
 
+@pytest.mark.long
 @pytest.mark.promise("The kernels compile and measure with musl.")
 def test_measures_with_musl(with_musl: Path, programs: Programs, secret: Path) -> None:
     needed = subprocess.run(["readelf", "-d", with_musl], capture_output=True, text=True, check=True).stdout

@@ -230,6 +230,7 @@ def tournament(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     return desk
 
 
+@pytest.mark.long
 @pytest.mark.promise("A tournament launches foreign MPI programs for each pair in turn, in one allocation.")
 def test_a_tournament_launches_a_foreign_program_for_each_pair_in_turn(tournament: LocalDesk) -> None:
     assert len([event for event in tournament.events() if event["event"] == "submitted"]) == 1

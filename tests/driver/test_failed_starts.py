@@ -266,6 +266,7 @@ def test_a_wrong_account_ends_the_run(tmp_path: Path) -> None:
     assert len(site.scheduler.submissions) <= 2
 
 
+@pytest.mark.long
 @pytest.mark.promise("hpcq run ends with the words of the node and a hint if no job can start.")
 def test_a_run_on_an_interface_that_is_not_there(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
@@ -279,6 +280,7 @@ def test_a_run_on_an_interface_that_is_not_there(tmp_path: Path) -> None:
     assert len([one for one in desk.events() if one["event"] == "attempt"]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.lab
 @pytest.mark.promise("A work directory that nodes do not share ends the run with the node's words.")
 def test_a_work_directory_that_nodes_do_not_see(lab: RunningLab, tmp_path: Path) -> None:

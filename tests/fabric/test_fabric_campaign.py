@@ -21,7 +21,7 @@ PINGPONG = f"{{kernel: fabric_pingpong, parameters: {{message_bytes: 0, sweep_to
 @pytest.mark.promise(
     "The packets of a test with `capture: headers` stay in the run's folder, and `hpcq show` names their files."
 )
-@pytest.mark.parametrize("allocation", ["pair", "whole"])
+@pytest.mark.parametrize("allocation", ["pair", pytest.param("whole", marks=pytest.mark.long)])
 def test_sockets_and_fabric_in_one_campaign(tmp_path: Path, allocation: str) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER + "environment: {{FI_PROVIDER: tcp}}\n")
@@ -47,6 +47,7 @@ def test_sockets_and_fabric_in_one_campaign(tmp_path: Path, allocation: str) -> 
     assert_clean(desk.run_folder)
 
 
+@pytest.mark.long
 def test_fabric_alone(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign(STREAM)

@@ -25,6 +25,7 @@ tests:
 """
 
 
+@pytest.mark.long
 @pytest.mark.promise("What fabric kernels move over tcp is proven to have crossed the interface, in both directions.")
 def test_the_bytes_cross_the_interface(lab: RunningLab, tmp_path: Path) -> None:
     lab.at_rest("alpha")

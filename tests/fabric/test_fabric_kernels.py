@@ -166,6 +166,7 @@ def test_every_way_of_one_sided_is_clean(checked: Path, secret: Path, kernel: st
     assert line["metrics"]["operation_count"] == options.get("operation_count_max", SHORT["operation_count_max"])
 
 
+@pytest.mark.long
 def test_a_message_of_a_gibibyte(served: Server) -> None:
     options = {"message_bytes": 1 << 30, "provider": "shm", "operation_count_max": 2, "warmup_s": 0, "duration_s": 60}
     line = measured(served.run("fabric_stream", window_count=1, **options))
@@ -211,6 +212,7 @@ def test_a_peer_that_dies_ends_the_measurement(fabric: Path, secret: Path) -> No
     assert json.loads(out)["valid"] is False
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "An end of a fabric kernel whose peer was killed leaves its node within seconds, also where libfabric does not return."
 )

@@ -47,11 +47,6 @@ def _until_measuring(lab: RunningLab, node: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(autouse=True)
-def _meanwhile(hanging: Desk) -> None:
-    """Every test of this module passes while that job hangs."""
-
-
 @pytest.fixture
 def desk(lab: RunningLab, tmp_path: Path) -> Desk:
     lab.at_rest("alpha")
@@ -71,6 +66,7 @@ MOMENTS: dict[str, Callable[[Events], bool]] = {
 }
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(desk: Desk) -> None:
     """At every moment once: each driver but the first takes up what the one before left."""
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 3}}\nrepetitions: 2\ntests:\n  {INSTANT}")
@@ -109,6 +105,7 @@ def _nothing_ran_twice(desk: Desk) -> None:
     assert max(jobs.values()) == 1
 
 
+@pytest.mark.long
 def test_two_drivers_on_one_run_are_refused(desk: Desk) -> None:
     desk.campaign(f"{ONE_PAIR}\ntests:\n  {ENDLESS}")
     with desk.running("run", "campaign.yaml"):
@@ -149,6 +146,7 @@ def test_a_node_set_down_costs_an_attempt_and_gets_another(desk: Desk) -> None:
     assert "NODE_FAIL" in attempts[0]["reason"]
 
 
+@pytest.mark.long
 def test_a_preempted_job_is_an_outcome_of_its_own(desk: Desk) -> None:
     cluster = desk.lab.cluster_file("alpha").read_text()
     (desk.folder / "clusters").mkdir()
@@ -163,6 +161,7 @@ def test_a_preempted_job_is_an_outcome_of_its_own(desk: Desk) -> None:
     assert outcomes == ["preempted", "completed"]
 
 
+@pytest.mark.long
 def test_a_kernel_that_fails_is_a_row_and_is_tried_once_more(desk: Desk) -> None:
     """A CPU that the client's node does not have: the system call that pins it fails, exit code 4."""
     refused = "- {kernel: tcp_stream, parameters: {duration_s: 100ms, client_cpu_index: 4000}}"
@@ -202,6 +201,7 @@ def test_submit_then_resume_adopts_what_is_queued(desk: Desk) -> None:
     _nothing_ran_twice(desk)
 
 
+@pytest.mark.long
 def test_sbatch_refusing_ends_the_run_with_its_words(desk: Desk) -> None:
     cluster = desk.lab.cluster_file("alpha").read_text()
     (desk.folder / "clusters").mkdir()
@@ -214,6 +214,7 @@ def test_sbatch_refusing_ends_the_run_with_its_words(desk: Desk) -> None:
     assert all("Invalid account" in row["reason"] for row in rows)
 
 
+@pytest.mark.long
 def test_the_time_limit_is_a_row_with_its_reason(hanging: Desk) -> None:
     hanging.hpcq("resume", expect=4)
     assert [event["outcome"] for event in hanging.events("beta") if event["event"] == "ended"] == ["timed_out"]

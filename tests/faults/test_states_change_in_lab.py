@@ -21,6 +21,7 @@ def state(lab: RunningLab, node: str, word: str) -> None:
     lab.exec("beta", "scontrol", "update", f"nodename={node}", f"state={word}", *reason)
 
 
+@pytest.mark.long
 def test_pairs_of_a_node_out_of_service_are_carried_until_it_is_back(lab: RunningLab, tmp_path: Path) -> None:
     driven = Driven(tmp_path, lab, "beta", "pairs: {rounds: 3}\nbudget: {max_jobs: 1}", duration_s=1)
     driving = driven.start()

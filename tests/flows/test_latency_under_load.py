@@ -78,7 +78,9 @@ def _steady(looks: list[QueueLook], queue_bytes: int, *, warmup_s: float = 0.3) 
 
 @pytest.mark.promise("A companion has its percentiles before, beside and after a stream, each way and both.")
 @pytest.mark.parametrize("companion", COMPANIONS)
-@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client", "both"])
+@pytest.mark.parametrize(
+    "direction", [*(pytest.param(one, marks=pytest.mark.long) for one in ("client_to_server", "server_to_client")), "both"]
+)
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
 def test_a_companion_runs_before_beside_and_after(server: Server, kernel: str, direction: str, companion: str) -> None:
     rate = {"rate_bps": 1e7} if kernel == "udp_stream" else {"pacing_rate_bps": 10**7, "message_bytes": 4096}

@@ -49,7 +49,10 @@ def test_a_search_goes_one_way(server: Server) -> None:
 @pytest.mark.lab
 @pytest.mark.quiet
 @pytest.mark.real_time
-@pytest.mark.parametrize(("direction", "rate_bps"), [("client_to_server", 40e6), ("server_to_client", 20e6)])
+@pytest.mark.parametrize(
+    ("direction", "rate_bps"),
+    [("client_to_server", 40e6), pytest.param("server_to_client", 20e6, marks=pytest.mark.long)],
+)
 def test_the_rate_of_a_known_line_is_found(programs: Programs, tmp_path: Path, direction: str, rate_bps: float) -> None:
     """A sender or a wire that loses the CPU loses datagrams in truth: the best of three turns counts, and none flatters."""
     truth = rate_bps * PAYLOAD_RATIO
@@ -86,6 +89,7 @@ def test_a_line_that_always_loses_has_no_loss_free_rate(programs: Programs, tmp_
     assert accepted.line["metrics"]["loss_free_rate_bps"] > 10e6, accepted.line
 
 
+@pytest.mark.long
 @pytest.mark.promise("A receiver that reads too late is no lossy network: the search says that the host is the limit.")
 def test_a_late_reader_is_no_lossy_network(server: Server) -> None:
     """Room for a few datagrams only: what the loopback brings, the socket refuses."""

@@ -180,7 +180,7 @@ def _check_kept(desk: LocalDesk, sizes: list[int], end: str) -> None:
     "A sweep that is killed keeps the sizes that it had measured, and says of the others that it was killed before."
 )
 @pytest.mark.promise("What a sweep had measured counts also if the whole job was killed.")
-@pytest.mark.parametrize("script", [False, True])
+@pytest.mark.parametrize("script", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path, script: bool) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
     desk.campaign(LONG, more="retries: 0")
@@ -190,6 +190,7 @@ def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path,
     _check_kept(desk, sizes, "exit code unknown" if script else "exit code 137; died of SIGKILL")
 
 
+@pytest.mark.long
 @pytest.mark.promise("A sweep of a tournament keeps the sizes that it had measured, also if all of the job is killed.")
 @pytest.mark.promise("Sizes that a client of a tournament kept are results when its match has none.")
 @pytest.mark.parametrize("all_of_it", [False, True])
@@ -247,6 +248,7 @@ def test_another_attempt_measures_only_the_sizes_that_are_not_there(tmp_path: Pa
     assert [row["message_bytes"] for row in every] == rest, "nothing failed that was not wanted"
 
 
+@pytest.mark.long
 @pytest.mark.promise("Another attempt of a tournament leaves out the sizes of a sweep that earlier ones measured.")
 def test_another_attempt_of_a_tournament_measures_only_the_sizes_that_are_not_there(tmp_path: Path) -> None:
     """Two attempts are killed: what the third leaves out was measured in two places, one of them a shortened sweep."""

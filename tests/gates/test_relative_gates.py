@@ -314,6 +314,7 @@ def test_what_cannot_be_proposed(known: History, capsys: pytest.CaptureFixture[s
     assert "with a reference to memory" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_relative_gates_on_real_runs(tmp_path: Path) -> None:
     """Two nodes of this machine over loopback: told after the run, by results and on the page."""
     desk = LocalDesk.at(tmp_path)

@@ -57,6 +57,7 @@ def desk(filled: LocalDesk) -> Iterator[LocalDesk]:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     """A folder in which the commands of the documentation mean something: loaded runs, series and pairs."""
     made = LocalDesk.at(tmp_path_factory.mktemp("docs"))
+    made.cluster("local")  # this machine as ever, its kernels built without optimiser
     with pytest.MonkeyPatch.context() as patch:
         for day in ("0205", "0305", "1118", "1119", "1120", "1121", "1122"):
             moment = dt.datetime.strptime(f"2026{day}02+0000", "%Y%m%d%H%z")

@@ -75,7 +75,14 @@ def test_a_test_of_real_time_is_repeated_once_and_named(tmp_path: Path) -> None:
     assert traces(tmp_path), "what the first try left is kept"
 
 
-@pytest.mark.parametrize("tests", [WRONG, WRONG + SHAKY.format(count=1), SHAKY.format(count=5)], ids=["other", "both", "many"])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        pytest.param(WRONG, id="other", marks=pytest.mark.long),
+        pytest.param(WRONG + SHAKY.format(count=1), id="both"),
+        pytest.param(SHAKY.format(count=5), id="many", marks=pytest.mark.long),
+    ],
+)
 def test_any_other_failure_is_one_at_once(tmp_path: Path, tests: str) -> None:
     code, lines = run(tmp_path, tests)
     assert code == 1
@@ -83,6 +90,7 @@ def test_any_other_failure_is_one_at_once(tmp_path: Path, tests: str) -> None:
     assert traces(tmp_path)
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_a_run_without_failures(tmp_path: Path) -> None:
     code, lines = run(tmp_path, "")
     assert (code, lines[1]) == (0, "1 passed, 0 failed")
@@ -97,7 +105,7 @@ def test_fast(tmp_path):
 """
 
 
-@pytest.mark.parametrize("fine", [True, False])
+@pytest.mark.parametrize("fine", [pytest.param(True, marks=pytest.mark.long), False])
 def test_the_fast_ones_keep_the_folders_of_failed_tests_alone(tmp_path: Path, fine: bool) -> None:
     code, lines = run(tmp_path, FAST.format(fine=fine), "fast_tests")
     kept = sorted((tmp_path / "kept").glob("hpcq-fast-tests.*/**/trace"))

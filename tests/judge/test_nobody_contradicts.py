@@ -33,13 +33,13 @@ COMPARED = (("night-028", "night-029"), ("2026-03-01..2026-03-20", "latest"))
 WORDS = {"pass": 0, "degraded": 3, "failed": 3, "inconclusive": 4, "not_covered": 4, "not_judged": 0}
 NOISES, PLANS = ("gauss2", "lognormal3", "heavy", "ar1", "modes_iid", "night"), ("fixed", "each_run", "idle")
 #: The last column: whether anything is told.
-FAST = (
-    ("gauss2", "fixed", "a tenth of a node", True),
+CASES = (
+    pytest.param("gauss2", "fixed", "a tenth of a node", True, marks=pytest.mark.long),
     ("gauss2", "each_run", "everything tonight", True),
     ("gauss2", "fixed", "a node tonight", True),
-    ("gauss2", "each_run", "a node tonight", True),
+    pytest.param("gauss2", "each_run", "a node tonight", True, marks=pytest.mark.long),
     ("heavy", "fixed", "nothing", False),
-    ("heavy", "each_run", "half a node for two nights", True),
+    pytest.param("heavy", "each_run", "half a node for two nights", True, marks=pytest.mark.long),
 )
 
 
@@ -123,7 +123,7 @@ def contradictions(verbs: Verbs) -> list[str]:
 @pytest.mark.promise(
     "No verb says fine of what another calls slow: all that judge, runs, health, exports, pages and mail read one judgement."
 )
-@pytest.mark.parametrize(("noise", "plan", "fault", "told"), FAST)
+@pytest.mark.parametrize(("noise", "plan", "fault", "told"), CASES)
 def test_no_verb_says_fine_of_what_another_calls_slow(  # noqa: PLR0917 - fixtures, and a case
     tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, plan: str, fault: str, told: bool
 ) -> None:

@@ -30,7 +30,8 @@ def causes_of(verdict: RunVerdict) -> list[tuple[str, str, Word]]:
     return [(one.kind, one.name, one.word) for one in verdict.things]
 
 
-@pytest.mark.parametrize("seed", [901, 902])
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", [901, pytest.param(902, marks=pytest.mark.long)])
 def test_drawn_scenes_keep_the_three_goals(seed: int) -> None:
     counts = play(38, seed)
     assert not counts.bad_pass, counts.wrong

@@ -44,6 +44,7 @@ def until(seen: Callable[[], bool], within_s: float = 90) -> None:
         time.sleep(0.3)
 
 
+@pytest.mark.long
 def test_two_submitted_jobs_at_most_are_kept_within(lab: RunningLab, tmp_path: Path) -> None:
     driven = Driven(tmp_path, lab, "alpha", "pairs: {rounds: 2}", keys="\nqos: small\n")
     driven.finish(driven.start())
@@ -64,6 +65,7 @@ def test_a_limit_met_at_submission_shrinks_the_wave(lab: RunningLab, tmp_path: P
     assert any("QOSMaxSubmitJobPerUserLimit" in text for text in driven.said)
 
 
+@pytest.mark.long
 def test_a_time_limit_that_went_below_the_plans_is_a_row_and_no_wait(lab: RunningLab, tmp_path: Path) -> None:
     more = "pairs: {list: [[beta-n01, beta-n02]]}\nwalltime_s: 5min\nretries: 0\nnodes: {partition: short}"
     driven = Driven(tmp_path, lab, "beta", more)

@@ -104,7 +104,14 @@ def test_mpi_pairs_keep_their_roles_whatever_numbers_the_ranks(lab: RunningLab, 
         assert name in line["result"]["granted"]["client_mpi_library_version"]
 
 
-@pytest.mark.parametrize("keys", [OPEN_MPI, HYDRA, PMI2], ids=["openmpi-mpirun", "mpich-hydra", "mpich-srun-pmi2"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param(OPEN_MPI, id="openmpi-mpirun"),
+        pytest.param(HYDRA, id="mpich-hydra", marks=pytest.mark.long),
+        pytest.param(PMI2, id="mpich-srun-pmi2", marks=pytest.mark.long),
+    ],
+)
 def test_mpi_tournaments_start_a_rank_on_each_node(lab: RunningLab, tmp_path: Path, keys: str) -> None:
     all_measured_in_their_roles(drive(lab, tmp_path, keys, WHOLE, MPI_TEST), 6)
 

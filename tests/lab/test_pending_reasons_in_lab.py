@@ -29,6 +29,7 @@ def small_memory(lab: RunningLab) -> Iterator[str]:
     lab.exec("alpha", "sh", "-c", "sed -i /PartitionName=maxmem/d /etc/slurm/slurm.conf && scontrol reconfigure")
 
 
+@pytest.mark.long
 def test_a_limit_on_memory_ends_the_wait(lab: RunningLab, tmp_path: Path, small_memory: str) -> None:
     driven = Driven(tmp_path, lab, "alpha", f"pairs: {{list: [[alpha-n01, alpha-n02]]}}\nretries: 0\n{small_memory}")
     driven.finish(driven.start(), within_s=60)
@@ -51,6 +52,7 @@ def test_a_reason_that_hpcq_does_not_know_is_told_at_once(
     assert re.match(r"queued with MaxMemPerLimit for 2\d s", end["reason"])
 
 
+@pytest.mark.long
 def test_a_job_behind_somebody_elses_job_gives_its_other_node_back(lab: RunningLab, tmp_path: Path) -> None:
     """The user's job is of a higher QOS: it gets the node between two of ours. The third node is idle then."""
     pairs = "pairs: {list: [[alpha-n01, alpha-n02], [alpha-n01, alpha-n03]]}"

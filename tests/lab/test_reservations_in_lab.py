@@ -70,6 +70,7 @@ def test_a_campaign_may_go_on_without(lab: RunningLab, tmp_path: Path) -> None:
     assert any("reservation refused" in text for text in driven.said)
 
 
+@pytest.mark.long
 def test_a_user_who_waits_gets_the_reserved_nodes(lab: RunningLab, tmp_path: Path, operator: None) -> None:
     driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 3}}\nbudget: {{yield: true}}\n{MAKE}", duration_s=4)
     driving = driven.start()

@@ -152,7 +152,13 @@ def test_the_check_is_a_job_like_any_other(lab: RunningLab, tmp_path: Path) -> N
 
 
 @pytest.mark.promise("`hpcq cluster check` finds the form of a job that a site takes, and names the keys.")
-@pytest.mark.parametrize("limit", ["MaxMemPerCPU=1999", "MaxMemPerNode=1000"], ids=["refused", "never started"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param("MaxMemPerCPU=1999", id="refused"),
+        pytest.param("MaxMemPerNode=1000", id="never started", marks=pytest.mark.long),
+    ],
+)
 def test_the_check_finds_the_form_that_the_site_takes(lab: RunningLab, tmp_path: Path, limit: str) -> None:
     with configured(lab, f"PartitionName=odd Nodes=alpha-n[01-04] {limit} DefMemPerCPU=500 State=UP MaxTime=1:00:00"):
         found = items_of(lab, tmp_path, "partition: odd")["job"]

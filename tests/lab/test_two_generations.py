@@ -125,6 +125,7 @@ def pairs(mixed: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     return desk_of(mixed, tmp_path_factory.mktemp("pairs") / "desk", PAIRS)
 
 
+@pytest.mark.long
 def test_pairs_of_both_are_measured_mpi_through_srun_and_pmix(pairs: Desk) -> None:
     found = pairs.rows("SELECT cluster, kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2, 3 ORDER BY 1, 2")
     assert [tuple(row.values()) for row in found] == [
@@ -140,6 +141,7 @@ def test_pairs_of_both_are_measured_mpi_through_srun_and_pmix(pairs: Desk) -> No
             assert ends == [job["client"], job["server"]], line["kernel"]
 
 
+@pytest.mark.long
 def test_every_cluster_has_a_build_of_its_own(pairs: Desk) -> None:
     """Compiler, MPI and binary differ between the generations, and each result knows its own."""
     builds = {(row["cluster"], row["program"]): row for row in pairs.rows("SELECT * FROM v_builds")}
@@ -156,6 +158,7 @@ def test_every_cluster_has_a_build_of_its_own(pairs: Desk) -> None:
     assert ["2.36" in records[0]["libc_version"], "2.41" in records[1]["libc_version"]] == [True, True]
 
 
+@pytest.mark.long
 def test_a_tournament_of_the_newer_slurm_plays_sockets_and_mpi(mixed: RunningLab, tmp_path: Path) -> None:
     desk = desk_of(mixed, tmp_path / "desk", TOURNAMENT)
     found = desk.rows("SELECT kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2 ORDER BY 1")
@@ -167,6 +170,7 @@ def test_a_tournament_of_the_newer_slurm_plays_sockets_and_mpi(mixed: RunningLab
     assert desk.rows("SELECT count(DISTINCT fact_set_id) AS n FROM node_facts") == [{"n": 4}]
 
 
+@pytest.mark.long
 def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_path: Path) -> None:
     desk = desk_of(mixed, tmp_path / "desk", LINK)
     found = desk.rows("SELECT placement, kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2, 3 ORDER BY 1, 2")
@@ -183,6 +187,7 @@ def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_pat
     ] * 2
 
 
+@pytest.mark.long
 @pytest.mark.promise("On a login node of either Slurm, an ordinary user in an empty folder has a verdict after two commands.")
 def test_an_ordinary_user_on_the_head_of_the_newer_slurm(mixed: RunningLab) -> None:
     mixed.at_rest("beta")

@@ -153,7 +153,10 @@ class KilledError(Exception):
     """Stands for SIGKILL: nothing of the driver runs after it."""
 
 
-@pytest.mark.parametrize("moment", ["estimate", "attempt", "submitted", "met", "ways", "ended"])
+@pytest.mark.parametrize(
+    "moment",
+    ["attempt", "submitted", "ended", *(pytest.param(one, marks=pytest.mark.long) for one in ("estimate", "met", "ways"))],
+)
 def test_a_driver_that_dies_at_any_event_is_taken_up(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.local.local_desk import INSTANT, LocalDesk
 
+pytestmark = pytest.mark.long
+
 NAMES = ("east", "west", "north")
 CLUSTER = "name: {name}\nscheduler: local\nnodes: [{name}-a, {name}-b, {name}-c]\ncompiler: {{cflags: -O0}}\n"
 LINKS = """links:

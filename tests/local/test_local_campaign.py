@@ -109,6 +109,7 @@ def test_submit_returns_and_resume_ends_it(tmp_path: Path) -> None:
     assert desk.json("resume")["runs"][0]["measured_count"] == 3  # nothing is left to do, and it says so again
 
 
+@pytest.mark.long
 def test_a_run_whose_driver_failed_and_left_its_page_is_resumed(tmp_path: Path) -> None:
     """The page tells what there was; it must not pass for the end."""
     desk = LocalDesk.at(tmp_path / "desk")
@@ -137,6 +138,7 @@ def test_cancel_ends_jobs_and_says_what_is_missing(tmp_path: Path) -> None:
     desk.hpcq("results", expect=4)
 
 
+@pytest.mark.long
 def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     gates = "gates: [{metric: round_trip_p50_ns, minimum: 10s}, {metric: round_trip_p50_ns, maximum: 10s}]"
@@ -178,6 +180,7 @@ def test_a_test_that_failed_twice_the_same_way_is_not_repeated(tmp_path: Path) -
     assert len(desk.rows("SELECT * FROM v_attempts")) == 1, "it is decided, so it is not tried again"
 
 
+@pytest.mark.long
 @pytest.mark.promise("Where a campaign says `decided_after`, a job ends once each of its tests has failed and none measured.")
 def test_a_job_of_which_each_test_failed_ends(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)

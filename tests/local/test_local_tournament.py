@@ -77,6 +77,7 @@ def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Pat
     assert len(end["nodes"]) == 8
 
 
+@pytest.mark.long
 def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)
@@ -104,7 +105,8 @@ environment:
 )
 
 
-@pytest.mark.parametrize(("allocation", "ranks"), [pytest.param("pair", 2, marks=pytest.mark.long), ("whole", 4)])
+@pytest.mark.long
+@pytest.mark.parametrize(("allocation", "ranks"), [("pair", 2), ("whole", 4)])
 def test_mpi_alone_brings_the_facts_of_every_node(tmp_path: Path, allocation: str, ranks: int) -> None:
     """hpcq-net is not built for such a campaign; hpcq-mpi says what a node is."""
     desk = LocalDesk.at(tmp_path)

@@ -129,6 +129,7 @@ def test_what_was_stored_with_a_run_is_read_all_the_same(tmp_path: Path, text: s
         assert read_campaign(tmp_path / "campaign.yaml").tests
 
 
+@pytest.mark.long
 @pytest.mark.promise("Results of a run whose description is refused now load again.")
 @pytest.mark.heavy
 def test_results_of_a_description_that_is_refused_now_load_into_another_database(tmp_path: Path) -> None:

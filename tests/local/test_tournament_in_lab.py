@@ -125,6 +125,7 @@ def wait_for_lines(desk: Desk, count: int) -> None:
     raise AssertionError(desk.log())
 
 
+@pytest.mark.long
 def test_a_node_that_dies_costs_its_own_pairs(desk: Desk) -> None:
     desk.campaign(f"{ROUNDS}\nrepetitions: 2\nretries: 0\ntests:\n  {PINGPONG}")
     with desk.running("run", "campaign.yaml") as child:

@@ -33,6 +33,7 @@ def test_resume_beside_a_living_driver_changes_nothing(tmp_path: Path) -> None:
     assert not list(desk.run_folder.glob("*.writer")) + list(desk.run_folder.glob("*/*.writer"))
 
 
+@pytest.mark.long
 def test_resume_beside_a_driver_without_a_workflow_names_it(tmp_path: Path) -> None:
     """The stages may be started by hand, or by somebody's own Snakemake: the run's lock is free then, the journal's is not."""
     desk = LocalDesk.at(tmp_path)
@@ -73,6 +74,7 @@ def test_a_failure_says_who_wrote_it_and_success_removes_it(tmp_path: Path, caps
     assert failures_of(run) == []
 
 
+@pytest.mark.long
 def test_a_run_that_cancel_drove_to_its_end_has_not_failed(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign(SOME_SECONDS)

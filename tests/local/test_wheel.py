@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
+from tests.local.local_desk import LocalDesk
 from tools.one_file import made
 
 UV = Path(sys.executable).with_name("uv")
@@ -75,16 +76,28 @@ def test_what_an_installation_weighs(installed: Path) -> None:
     assert not list(packages.glob("pyarrow")), "an environment with the tools of development proves nothing"
 
 
+def environment_of(installed: Path, home: Path) -> dict[str, str]:
+    """Of a person who has nothing of this project but the installed program."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HPCQ_", "PYTHON", "VIRTUAL_ENV"))}
+    return {**kept, "HOME": str(home), "PATH": f"{installed}:{os.environ['PATH']}"}
+
+
+def test_an_installed_hpcq_finds_what_it_carries_and_measures(installed: Path, tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path / "my desk")
+    environment = environment_of(installed, desk.folder / "home")
+    hpcq = str(installed / "hpcq")
+    assert "tcp_stream" in command([hpcq, "kernels"], desk.folder, environment)
+    assert f"local\t{installed.parent}/lib" in command([hpcq, "cluster", "list"], desk.folder, environment)
+    assert "hpcq lab" in command([hpcq, "lab", "--help"], desk.folder, environment)
+    assert "tcp_pingpong" in command([hpcq, "run", desk.campaign()], desk.folder, environment)
+    assert desk.rows("SELECT outcome FROM v_results") == [{"outcome": "measured"}]
+
+
+@pytest.mark.long
 def test_the_demo_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     desk = tmp_path / "my desk"
     desk.mkdir()
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HPCQ_", "PYTHON", "VIRTUAL_ENV"))}
-    environment = {**kept, "HOME": str(tmp_path / "home"), "PATH": f"{installed}:{os.environ['PATH']}"}
-    hpcq = str(installed / "hpcq")
-    assert "tcp_stream" in command([hpcq, "kernels"], desk, environment)
-    assert f"local\t{installed.parent}/lib" in command([hpcq, "cluster", "list"], desk, environment)
-    assert "hpcq lab" in command([hpcq, "lab", "--help"], desk, environment)
-    said = command([hpcq, "run", "demo"], desk, environment)
+    said = command([str(installed / "hpcq"), "run", "demo"], desk, environment_of(installed, tmp_path / "home"))
     assert "mpi_pingpong" in said
     assert sorted(path.name for path in desk.iterdir()) == ["results.db", "runs"]
     [page] = desk.glob("runs/demo-*/report.html")

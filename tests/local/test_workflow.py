@@ -43,6 +43,7 @@ def test_dry_run_and_dag(desk: LocalDesk) -> None:
     assert not (desk.folder / "results.db").exists()
 
 
+@pytest.mark.long
 def test_the_first_wave_is_a_target_and_the_rest_follows(desk: LocalDesk) -> None:
     """`hpcq run --detach` is the workflow up to `submitted`: the same build, plan and files as of a whole run."""
     desk.campaign(INSTANT)
@@ -105,6 +106,7 @@ def test_clusters_side_by_side_and_again(desk: LocalDesk) -> None:
     assert desk.json("status", "both")["run"] == run
 
 
+@pytest.mark.long
 def test_several_campaigns_killed_and_taken_up(desk: LocalDesk) -> None:
     desk.campaign("{kernel: tcp_pingpong, parameters: {duration_s: 2, warmup_s: 0}}", name="one")
     desk.cluster("wee")

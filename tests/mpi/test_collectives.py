@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from hpcq.kernels import kernel
+from tests.kernels.test_kernels_mpi import MPICH, MPIS
 from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 SPOIL, PLACES = (Path(__file__).with_name(f"{name}.c") for name in ("spoil", "places"))
+
+#: One operation of each kind runs with both libraries also in the shorter tests.
+WITH_BOTH = {"barrier", "allreduce", "alltoallv", "ibcast", "incast", "multi_pair"}
 
 
 def operations() -> list[str]:
@@ -24,7 +28,17 @@ def operations() -> list[str]:
 @pytest.mark.promise("An incast brings the root what each rank sent, in its place.")
 @pytest.mark.promise("`rank_mean_ns` is a mean over ranks, not longer than the longest time of any rank.")
 @pytest.mark.promise("Collectives also have the least and the largest mean of any rank, as IMB's and OSU's columns do.")
-@pytest.mark.parametrize("operation", operations())
+@pytest.mark.parametrize(
+    ("launched", "operation"),
+    [
+        pytest.param(
+            mpi, one, id=f"{mpi.compiler}-{one}", marks=[pytest.mark.long] if mpi is MPICH and one not in WITH_BOTH else []
+        )
+        for mpi in MPIS
+        for one in operations()
+    ],
+    indirect=["launched"],
+)
 def test_every_operation_gives_each_rank_what_it_should(launched: Launched, operation: str) -> None:
     done = launched.run("mpi_collective", ranks=3, operation=operation, message_bytes=1000, validate="true")
     assert (done.rc, done.line.get("valid")) == (0, True), done.err

@@ -12,7 +12,7 @@ from tests.lab.lab_fixture import RunningLab
 from tests.local.desk import assert_clean, result_lines
 
 # Four ranks that wait for each other meet their time limit where other labs have the two cores.
-pytestmark = [pytest.mark.lab, pytest.mark.quiet, pytest.mark.real_time]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.real_time]
 
 FEW = "duration_s: 30, warmup_s: 0, operation_count_max: 20"
 CAMPAIGN = f"""

@@ -66,6 +66,7 @@ def test_a_toolchain_that_does_not_build_is_a_row(desk: LocalDesk) -> None:
     assert len([one for one in desk.events("tiny") if one["event"] == "attempt"]) == 1
 
 
+@pytest.mark.long
 def test_where_no_toolchain_builds_the_run_ends_with_the_compilers_words(desk: LocalDesk) -> None:
     one = CAMPAIGN.replace("[mpich, absent]", "[absent]")
     (desk.folder / "c.yaml").write_text("\n".join(line for line in one.splitlines() if "udp" not in line))

@@ -25,6 +25,7 @@ def measured(desk: Folder) -> int:
     return sum(row["n"] for row in desk.rows("SELECT count(*) AS n FROM v_results WHERE outcome = 'measured'"))
 
 
+@pytest.mark.long
 def test_pairs_without_history(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"history": False, "sleep_s": 0.0})
@@ -36,6 +37,7 @@ def test_pairs_without_history(tmp_path: Path) -> None:
         assert {name[:5] for name in pbs.control()["names"]} <= {"hpcq-"}
 
 
+@pytest.mark.long
 def test_a_tournament_on_four_nodes(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"sleep_s": 0.0})
@@ -46,8 +48,9 @@ def test_a_tournament_on_four_nodes(tmp_path: Path) -> None:
         assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.promise("An exit code comes back through pbsdsh, which itself passes none.")
-@pytest.mark.parametrize("more", ["", pytest.param("allocation: whole\n", marks=pytest.mark.long)], ids=["pairs", "tournament"])
+@pytest.mark.parametrize("more", ["", "allocation: whole\n"], ids=["pairs", "tournament"])
 def test_pbsdsh_starts_what_runs_on_other_nodes(tmp_path: Path, more: str) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"sleep_s": 0.0})

@@ -46,6 +46,7 @@ def test_a_run_that_is_cancelled_while_the_server_is_away_loses_no_job(tmp_path:
     assert "cancelled by hpcq cancel" in {reason for _, reason in found}
 
 
+@pytest.mark.long
 def test_a_job_whose_end_the_server_never_learns_is_told_to_end(tmp_path: Path) -> None:
     """It would hold its nodes until its time limit. A plain qdel ends with 0 and does nothing, as on the live server."""
     with simulated_pbs(tmp_path / "pbs", node_count=2) as pbs:

@@ -38,6 +38,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     return desk
 
 
+@pytest.mark.long
 def test_every_program_is_measured_where_it_was_planned(done: LocalDesk) -> None:
     rows = done.rows(
         "SELECT kernel, outcome, reason, client, count(*) AS n FROM v_results GROUP BY 1, 2, 3, 4 ORDER BY 1, 4, 2"

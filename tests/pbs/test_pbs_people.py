@@ -32,6 +32,7 @@ def in_queue(desk: LocalDesk, queue: str) -> None:
     path.write_text(f"{path.read_text()}queue: {queue}\n")
 
 
+@pytest.mark.long
 def test_a_wave_is_no_larger_than_the_queue_allows(pbs: SimulatedPbs, tmp_path: Path) -> None:
     for line in ("create queue small", "set queue small enabled = True", "set queue small started = True"):
         pbs_root(pbs, line)

@@ -177,7 +177,9 @@ def test_a_job_that_stays_in_the_queue_that_passes_jobs_on(pbs: SimulatedPbs) ->
 @pytest.mark.promise(
     "A campaign runs through a PBS queue that passes its jobs on: pairs through one, all nodes through another."
 )
-@pytest.mark.parametrize(("more", "behind"), [("", "small"), ("allocation: whole\n", "large")])
+@pytest.mark.parametrize(
+    ("more", "behind"), [("", "small"), pytest.param("allocation: whole\n", "large", marks=pytest.mark.long)]
+)
 def test_a_campaign_through_a_queue_that_passes_jobs_on(pbs: SimulatedPbs, tmp_path: Path, more: str, behind: str) -> None:
     orders(pbs, *ROUTED)
     desk = LocalDesk.at(tmp_path)
@@ -191,7 +193,14 @@ def test_a_campaign_through_a_queue_that_passes_jobs_on(pbs: SimulatedPbs, tmp_p
 
 
 @pytest.mark.promise("A PBS job gets all processors of its hosts, unless `select` says how many.")
-@pytest.mark.parametrize(("more", "asked"), [("", 4), ("select: ncpus=2:mpiprocs=2\n", 2), ("select: mem=1gb\n", 4)])
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        pytest.param("", 4, marks=pytest.mark.long),
+        ("select: ncpus=2:mpiprocs=2\n", 2),
+        pytest.param("select: mem=1gb\n", 4, marks=pytest.mark.long),
+    ],
+)
 def test_a_job_gets_all_processors_of_its_hosts(pbs: SimulatedPbs, tmp_path: Path, more: str, asked: int) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER + more)
@@ -204,6 +213,7 @@ def test_a_job_gets_all_processors_of_its_hosts(pbs: SimulatedPbs, tmp_path: Pat
     assert select.index("host=pbn2") < select.index("host=pbn1")
 
 
+@pytest.mark.long
 @pytest.mark.promise("`resources` of a cluster file asks PBS for what a job needs as a whole, like file systems.")
 def test_resources_of_the_job_as_a_whole(pbs: SimulatedPbs, tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)

@@ -144,7 +144,7 @@ def test_one_set_that_has_all_hosts_keeps_nothing_apart() -> None:
         ("set sched do_not_span_psets = True;set server node_group_enable = True", "", True),
         ("set server node_group_enable = True", "", False),
         ("set sched do_not_span_psets = True", "", False),
-        ("", "place: scatter:exclhost:group=switch\n", True),
+        pytest.param("", "place: scatter:exclhost:group=switch\n", True, marks=pytest.mark.long),
     ],
 )
 def test_pairs_stay_within_sets_that_no_job_may_span(tmp_path: Path, lines: str, place: str, within: bool) -> None:

@@ -135,7 +135,7 @@ def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
 
 @pytest.mark.promise("Jobs of a living driver count for all runs, whatever the clock of its machine says.")
 @pytest.mark.promise("A dead driver's jobs count no longer than their time limits and an hour, whatever clock wrote its entry.")
-@pytest.mark.parametrize("wrong_s", [-7200, 7200])
+@pytest.mark.parametrize("wrong_s", [pytest.param(-7200, marks=pytest.mark.long), 7200])
 @pytest.mark.heavy
 def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
     """And those of one that died count for their time limit and an hour more, as this host counts."""

@@ -23,6 +23,7 @@ def narrow(lab: RunningLab) -> Iterator[RunningLab]:
     lab.exec("beta", "scontrol", "update", "partitionname=batch", "maxnodes=unlimited", "maxtime=2:00:00")
 
 
+@pytest.mark.long
 def test_a_tournament_larger_than_max_nodes_is_played_in_smaller_ones(narrow: RunningLab, tmp_path: Path) -> None:
     driven = Driven(tmp_path, narrow, "beta", "pairs: all\nallocation: whole")
     assert driven.plan.notes == ("MaxNodes of partition batch is 3: jobs of 3 nodes at most",)

@@ -65,7 +65,7 @@ def test_the_time_limit(site: Site) -> None:
 
 
 @pytest.mark.promise("Campaigns run on Torque, pairs and tournaments.")
-@pytest.mark.parametrize("more", ["", "allocation: whole"])
+@pytest.mark.parametrize("more", ["", pytest.param("allocation: whole", marks=pytest.mark.long)])
 def test_a_campaign(tmp_path: Path, more: str) -> None:
     with simulated_pbs(tmp_path / "torque") as running:
         running.control(set={"torque": True, "sleep_s": 0.0})

@@ -142,6 +142,7 @@ def _warnings_after(server: Server, pause_s: float) -> set[str]:
     return {line.split(" ")[0].removeprefix("warning.") for line in report if line.startswith("warning.")}
 
 
+@pytest.mark.long
 @pytest.mark.promise("The result says if slow start fell into the measurement.")
 @on_the_clock
 def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path: Path) -> None:
