@@ -189,6 +189,8 @@ NAME_PATTERN = "[a-z0-9_][a-z0-9_.-]{0,14}"
 #: Words of a command that a campaign adds: none of a shell, no quotes, nothing that is filled in later.
 WORDS_PATTERN = r"([A-Za-z0-9_.,:=+/@%^~#*-]+( [A-Za-z0-9_.,:=+/@%^~#*-]+)*)?"
 _WORDS_MAX = 400
+CPUS_PATTERN = r"system|\d+(-\d+)?(,\d+(-\d+)?)*"
+_CPUS_MAX = 63
 #: Kernels from description files that this process has read.
 _described: dict[str, Kernel] = {}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -202,6 +204,7 @@ class OptionType(StrEnum):
     BOOLEAN = "boolean"
     CHOICE = "choice"
     NAME = "name"
+    CPUS = "cpus"
     WORDS = "words"
 
 
@@ -345,6 +348,23 @@ def complete(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> dict[s
     return {option.name: parameters.get(option.name, option.default) for option in kernel.options}
 
 
+def _text_value(kind: OptionType, value: Any) -> str:
+    if kind is OptionType.NAME:
+        if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
+            raise ValueError(f"{_shown(value)}: must be a name of a-z, 0-9, _, and . or - (not first), 15 at most")
+        return value
+    if kind is OptionType.CPUS:
+        listed = "" if isinstance(value, bool) else str(value)
+        if len(listed) > _CPUS_MAX or re.fullmatch(CPUS_PATTERN, listed) is None:
+            raise ValueError(f"{_shown(value)}: must be system, or CPUs as 0-7,16, {_CPUS_MAX} characters at most")
+        return listed
+    words = " ".join(value.split()) if isinstance(value, str) else "?"
+    if len(words) > _WORDS_MAX or re.fullmatch(WORDS_PATTERN, words) is None:
+        allowed = "words of letters, digits and _.,:=+/@%^~#*-, which no shell reads"
+        raise ValueError(f"{_shown(value)}: must be {allowed}, {_WORDS_MAX} characters at most")
+    return words
+
+
 def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
     """One value, converted to the option's type and unit. Raises ValueError `FOUND: ALLOWED`."""
     if option.type is OptionType.BOOLEAN:
@@ -355,16 +375,8 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
         if value not in option.choices:
             raise ValueError(f"{_shown(value)}: must be one of {', '.join(option.choices)}")
         return str(value)
-    if option.type is OptionType.NAME:
-        if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
-            raise ValueError(f"{_shown(value)}: must be a name of a-z, 0-9, _, and . or - (not first), 15 at most")
-        return value
-    if option.type is OptionType.WORDS:
-        words = " ".join(value.split()) if isinstance(value, str) else "?"
-        if len(words) > _WORDS_MAX or re.fullmatch(WORDS_PATTERN, words) is None:
-            allowed = "words of letters, digits and _.,:=+/@%^~#*-, which no shell reads"
-            raise ValueError(f"{_shown(value)}: must be {allowed}, {_WORDS_MAX} characters at most")
-        return words
+    if option.type in {OptionType.NAME, OptionType.CPUS, OptionType.WORDS}:
+        return _text_value(option.type, value)
     if isinstance(value, str) and value in option.choices:  # a word that stands for a number of the cluster
         return value
     number = _quantity(option, value)

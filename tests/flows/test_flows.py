@@ -124,10 +124,19 @@ def test_a_thousand_flows(server: Server, kernel: str) -> None:
     assert metrics["flow_fairness_ratio"] > 0.1
 
 
-@pytest.mark.promise("With `thread_place: each`, threads go round the CPUs that the process may use.")
-def test_threads_are_where_the_rule_says(server: Server) -> None:
-    cpus = sorted(os.sched_getaffinity(0))
-    options = {"flow_count": 4, "thread_count": 4, "thread_place": "each", "client_cpu_index": cpus[-1]}
+CPUS = sorted(os.sched_getaffinity(0))
+#: The options, and the CPUs of four threads.
+PLACES: dict[str, tuple[dict[str, object], list[int]]] = {
+    "each": ({"thread_place": "each", "client_cpu_index": CPUS[-1]}, (CPUS[-1:] + CPUS[:-1]) * 4),
+    "list": ({"client_thread_cpus": ",".join(map(str, reversed(CPUS[:4])))}, CPUS[:4][::-1] * 4),
+}
+
+
+@pytest.mark.promise("With `thread_place: each`, threads go round the CPUs that the process may use; a list names them.")
+@pytest.mark.parametrize("rule", PLACES)
+def test_threads_are_where_the_rule_says(server: Server, rule: str) -> None:
+    placed, order = PLACES[rule]
+    options = {"flow_count": 4, "thread_count": 4, **placed}
     command = server.command("tcp_stream", duration_s=ENDLESS_S, warmup_s=0, **options)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
 
@@ -136,10 +145,18 @@ def test_threads_are_where_the_rule_says(server: Server) -> None:
             words = [line.split() for task in tasks for line in (task / "status").read_text().splitlines()]
             return [line[1] for line in words if line[0] == "Cpus_allowed_list:"]
 
-        turn = [str(cpu) for cpu in (cpus[-1:] + cpus[:-1]) * 4][:4]
-        wait_for(lambda: places() == turn)
+        wait_for(lambda: places() == [str(cpu) for cpu in order[:4]])
         client.send_signal(signal.SIGTERM)
         client.communicate(timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize("listed", ["0-9999", "70000", "0,0", "0,", "3-1", "", "a", "-1", "0-1-2", "0" * 64])
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_a_list_that_is_none_is_refused(server: Server, end: str, listed: str) -> None:
+    done = server.run("tcp_stream", **{f"{end}_thread_cpus": listed})
+    assert done.rc in ({2} if end == "client" else {2, 3}), "3: a server says what it cannot do"
+    assert f"{end}_thread_cpus: found {listed or 'nothing'}: allowed: " in done.err
+    assert server.serves()
 
 
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])

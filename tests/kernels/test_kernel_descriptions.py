@@ -81,6 +81,11 @@ def test_units_are_read() -> None:
     assert value("udp_stream", "duration_s", "1.5ms") == 0.0015
 
 
+@pytest.mark.parametrize("written", ["system", "0-7,16", 8])
+def test_lists_of_cpus_are_text(written: object) -> None:
+    assert value("tcp_stream", "server_thread_cpus", written) == str(written)
+
+
 def test_equal_numbers_are_one_parameter() -> None:
     assert {json.dumps(value("tcp_stream", "duration_s", one)) for one in (2, 2.0, "2s", "2000ms")} == {"2"}
 
@@ -103,6 +108,8 @@ def test_equal_numbers_are_one_parameter() -> None:
         ("rate_bps", float("nan"), "nan: must be a number in bps"),
         ("rate_bps", float("inf"), "inf: must be a number in bps"),
         ("direction", "up", "'up': must be one of client_to_server, server_to_client, both"),
+        ("client_thread_cpus", "0-", "'0-': must be system, or CPUs as 0-7,16, 63 characters at most"),
+        ("client_thread_cpus", True, "true: must be system, or CPUs as 0-7,16, 63 characters at most"),
     ],
 )
 def test_refused_values(parameter: str, written: object, message: str) -> None:

@@ -188,6 +188,8 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "flow_count": 2,
         "thread_count": 1,
         "thread_place": "as_is",
+        "client_thread_cpus": str(cpus[0]),
+        "server_thread_cpus": "system",
         "wait_by": "epoll",
         "send_by": "zero_copy",
         "duration_s": 59.875,

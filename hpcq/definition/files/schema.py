@@ -12,7 +12,7 @@ from typing import Any
 from hpcq.definition.files.campaign import NAMING_KEYS, CampaignFile
 from hpcq.definition.files.cluster import ClusterFile
 from hpcq.definition.model import Pattern
-from hpcq.kernels import NAME_PATTERN, Kernel, Option, OptionType, kernels
+from hpcq.kernels import CPUS_PATTERN, NAME_PATTERN, Kernel, Option, OptionType, kernels
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -73,6 +73,8 @@ def _value_of(option: Option) -> dict[str, Any]:
         return {**about, "enum": list(option.choices)}
     if option.type is OptionType.NAME:
         return {**about, "type": "string", "pattern": f"^{NAME_PATTERN}$"}
+    if option.type is OptionType.CPUS:
+        return {**about, "type": ["string", "integer"], "pattern": f"^({CPUS_PATTERN})$", "minimum": 0}
     if option.type is OptionType.WORDS:
         return {**about, "type": "string"}
     bounds = {"minimum": option.minimum, "maximum": option.maximum}

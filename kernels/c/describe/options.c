@@ -6,7 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char standard_name[OPTION_NAME_BYTES] = "system";
+static const char standard_text[] = "system";
+
+/* The bytes of a field of text; 0: it is none. */
+static size_t text_bytes(const struct option_row *row)
+{
+    return row->type == OPTION_NAME ? OPTION_NAME_BYTES : row->type == OPTION_CPUS ? OPTION_CPUS_BYTES : 0;
+}
 
 const char *unit_of(const char *name)
 {
@@ -48,10 +54,12 @@ void options_default(const struct option_table *table, void *options)
 {
     for (size_t i = 0; i < table->count; i++) {
         const struct option_row *row = &table->rows[i];
-        if (row->type == OPTION_NAME)
-            memcpy((char *)options + row->offset, standard_name, sizeof standard_name);
-        else
+        if (!text_bytes(row)) {
             option_store(row, options, option_standard(table, row));
+            continue;
+        }
+        memset((char *)options + row->offset, 0, text_bytes(row));
+        memcpy((char *)options + row->offset, standard_text, sizeof standard_text);
     }
 }
 
@@ -74,6 +82,8 @@ static void option_allowed(const struct option_row *row, struct text *out)
         text_print(out, "true or false");
     } else if (row->type == OPTION_NAME) {
         text_print(out, "name of a-z, 0-9, _, . and -, %d at most", OPTION_NAME_BYTES - 1);
+    } else if (row->type == OPTION_CPUS) {
+        text_print(out, "system, or a list such as 0-7,16, %d characters at most", OPTION_CPUS_BYTES - 1);
     } else {
         text_print(out, "%s %.10g to %.10g%s%s", row->type == OPTION_INTEGER ? "integer" : "number", row->minimum,
                    row->maximum, unit ? " " : "", unit ? unit : "");
@@ -122,14 +132,16 @@ static bool option_parse(const struct option_row *row, const char *text, double 
     return option_parse_number(row, text, value);
 }
 
-/* Stored as it stands, the rest of the field as NUL: the same name is the same bytes. */
-static bool option_store_name(const struct option_row *row, void *options, const char *value)
+/* Stored as it stands, the rest of the field as NUL: the same text is the same bytes. */
+static bool option_store_text(const struct option_row *row, void *options, const char *value)
 {
-    size_t length = strlen(value);
+    size_t length = strlen(value), bytes = text_bytes(row);
+    bool is_word = row->type != OPTION_CPUS || !strcmp(value, standard_text);
     char *field = (char *)options + row->offset;
-    if (!length || length >= OPTION_NAME_BYTES || strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_.-") != length)
+    if (!length || length >= bytes ||
+        strspn(value, is_word ? "abcdefghijklmnopqrstuvwxyz0123456789_.-" : "0123456789,-") != length)
         return false;
-    memset(field, 0, OPTION_NAME_BYTES);
+    memset(field, 0, bytes);
     memcpy(field, value, length);
     return true;
 }
@@ -144,11 +156,10 @@ bool options_set(const struct option_table *table, void *options, const char *na
         for (size_t i = 0; i < table->count; i++)
             text_print(&allowed, " %s", table->rows[i].name);
         fail(failure, EXIT_USAGE, "%s: unknown option: allowed:%s", name, text_string(&allowed));
-    } else if (row->type == OPTION_NAME ? !option_store_name(row, options, value)
-                                        : !option_parse(row, value, &parsed)) {
+    } else if (text_bytes(row) ? !option_store_text(row, options, value) : !option_parse(row, value, &parsed)) {
         option_allowed(row, &allowed);
         fail(failure, EXIT_USAGE, "%s: found %s: allowed: %s", name, *value ? value : "nothing", text_string(&allowed));
-    } else if (row->type != OPTION_NAME) {
+    } else if (!text_bytes(row)) {
         option_store(row, options, parsed);
     }
     text_free(&allowed);
@@ -157,7 +168,7 @@ bool options_set(const struct option_table *table, void *options, const char *na
 
 void options_value(const struct option_row *row, const void *options, struct text *out)
 {
-    if (row->type == OPTION_NAME) {
+    if (text_bytes(row)) {
         text_print(out, "%s", (const char *)options + row->offset);
         return;
     }
@@ -174,8 +185,8 @@ void options_value(const struct option_row *row, const void *options, struct tex
 
 static void option_json(const struct option_row *row, double value, struct text *json)
 {
-    if (row->type == OPTION_NAME) {
-        json_string(json, standard_name);
+    if (text_bytes(row)) {
+        json_string(json, standard_text);
     } else if (row->type == OPTION_CHOICE) {
         json_string(json, row->choices[(size_t)value]);
     } else if (row->type == OPTION_BOOLEAN) {
@@ -201,7 +212,7 @@ void options_echo(const struct option_table *table, const void *options, struct 
     json_open(json, '{');
     for (size_t i = 0; i < table->count; i++) {
         json_key(json, table->rows[i].name);
-        if (table->rows[i].type == OPTION_NAME)
+        if (text_bytes(&table->rows[i]))
             json_string(json, (const char *)options + table->rows[i].offset);
         else
             option_json(&table->rows[i], option_load(&table->rows[i], options), json);
@@ -211,7 +222,7 @@ void options_echo(const struct option_table *table, const void *options, struct 
 
 static const char *option_type_name(enum option_type type)
 {
-    static const char *const names[] = {"integer", "number", "boolean", "choice", "name"};
+    static const char *const names[] = {"integer", "number", "boolean", "choice", "name", "cpus"};
     return names[type];
 }
 

@@ -12,15 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum option_type { OPTION_INTEGER, OPTION_NUMBER, OPTION_BOOLEAN, OPTION_CHOICE, OPTION_NAME };
+enum option_type { OPTION_INTEGER, OPTION_NUMBER, OPTION_BOOLEAN, OPTION_CHOICE, OPTION_NAME, OPTION_CPUS };
 
 enum { OPTION_NAME_BYTES = 16 }; /* with the NUL: as TCP_CA_NAME_MAX of linux/tcp.h */
+enum { OPTION_CPUS_BYTES = 64 }; /* with the NUL: a list as 0-7,16-23 */
 
 struct option_row {
     const char *name; /* of the field; its suffix is the unit */
     enum option_type type;
     size_t offset;
-    double standard, minimum, maximum; /* default and range; integers stay below 2^53; a name's default is `system` */
+    double standard, minimum, maximum; /* default and range; integers stay below 2^53; a text's default is `system` */
     const char *const *choices;        /* NULL-terminated; the field holds the index */
     const char *help;
 };

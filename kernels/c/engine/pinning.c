@@ -170,16 +170,43 @@ static size_t cpus_from(const cpu_set_t *set, size_t bytes, int64_t first, int c
     return count;
 }
 
-size_t run_cpus(const struct run *run, bool of_nic, int cpus[RUN_CPUS_MAX])
+/* Those that the process might use before it was pinned. The caller frees. */
+static cpu_set_t *cpus_allowed(const struct run *run, size_t bytes)
 {
-    const struct common_options *common = run_common(run);
-    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX), count = 0;
-    cpu_set_t *allowed = memory_new(1, bytes), *near = memory_new(1, bytes);
-    char path[128], line[4096], list[4096];
+    cpu_set_t *allowed = memory_new(1, bytes);
     if (run->cpus_before)
         memcpy(allowed, run->cpus_before, bytes);
     else
         sched_getaffinity(0, bytes, allowed);
+    return allowed;
+}
+
+size_t run_cpus_listed(const struct run *run, const char *list, int cpus[RUN_CPUS_MAX])
+{
+    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX), count = 0;
+    cpu_set_t *left = cpus_allowed(run, bytes);
+    char *end = NULL;
+    bool is_list = true;
+    for (const char *next = list; is_list && *next; next = *end == ',' && end[1] ? end + 1 : end) {
+        unsigned long first = strtoul(next, &end, 10), last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+        is_list = end != next && first <= last && last < CPUS_MAX && (!*end || (*end == ',' && end[1]));
+        for (unsigned long cpu = first; is_list && cpu <= last; cpu++) {
+            is_list = CPU_ISSET_S((size_t)cpu, bytes, left) && count < RUN_CPUS_MAX;
+            CPU_CLR_S((size_t)cpu, bytes, left);
+            if (is_list)
+                cpus[count++] = (int)cpu;
+        }
+    }
+    free(left);
+    return is_list ? count : 0;
+}
+
+size_t run_cpus(const struct run *run, bool of_nic, int cpus[RUN_CPUS_MAX])
+{
+    const struct common_options *common = run_common(run);
+    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX), count = 0;
+    cpu_set_t *allowed = cpus_allowed(run, bytes), *near = memory_new(1, bytes);
+    char path[128], line[4096], list[4096];
     snprintf(path, sizeof path, "/sys/class/net/%.32s/device/numa_node", evidence_interface(run->evidence));
     if (of_nic && line_of(path, line, sizeof line) && line[0] != '-') {
         snprintf(path, sizeof path, "/sys/devices/system/node/node%.16s/cpulist", line);

@@ -136,6 +136,8 @@ enum { RUN_CPUS_MAX = 1024 };
 /* The CPUs for the threads of an end, the first one first: those that it may use, or those of its interface's NUMA
  * node; 0: the system does not say which that is. */
 size_t run_cpus(const struct run *run, bool of_nic, int cpus[RUN_CPUS_MAX]);
+/* Those of a list as 0-7,16, in its order; 0: it is none, or names one that the process may not use, or one twice. */
+size_t run_cpus_listed(const struct run *run, const char *list, int cpus[RUN_CPUS_MAX]);
 bool run_pin_thread(struct run *run, pthread_t thread, int cpu);
 /* A thread beside the one that measures: where the process might run at first, but not on the CPU that it was pinned
  * to, if there is another. */

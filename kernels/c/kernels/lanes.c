@@ -92,17 +92,24 @@ static bool lane_start(struct lanes *lanes, struct lane *lane)
 }
 
 /* Threads go round the CPUs: thread 0 to the first. */
-static bool lanes_place(struct lanes *lanes, enum lane_place place)
+static bool lanes_place(struct lanes *lanes, const struct lane_settings *settings)
 {
     int cpus[RUN_CPUS_MAX];
-    if (place == PLACE_AS_IS)
+    bool is_server = lanes->run->is_server, of_nic = settings->thread_place == PLACE_NIC_NODE;
+    const char *list = is_server ? settings->server_thread_cpus : settings->client_thread_cpus;
+    bool is_listed = strcmp(list, "system") != 0;
+    if (!is_listed && settings->thread_place == PLACE_AS_IS)
         return true;
-    size_t count = run_cpus(lanes->run, place == PLACE_NIC_NODE, cpus);
+    size_t count = is_listed ? run_cpus_listed(lanes->run, list, cpus) : run_cpus(lanes->run, of_nic, cpus);
+    if (!count && is_listed)
+        return fail(&lanes->run->failure, EXIT_USAGE,
+                    "%s_thread_cpus: found %s: allowed: CPUs that this %s may use, as 0-7,16, each once",
+                    is_server ? "server" : "client", list, is_server ? "server" : "client");
     if (!count)
         return fail(&lanes->run->failure, EXIT_USAGE,
                     "thread_place: found nic_node: allowed on this %s: as_is each (it does not say on which NUMA node "
                     "its interface is)",
-                    lanes->run->is_server ? "server" : "client");
+                    is_server ? "server" : "client");
     for (size_t i = 0; i < lanes->count; i++) {
         pthread_t thread = i ? lanes->list[i].thread : pthread_self();
         if (!run_pin_thread(lanes->run, thread, cpus[i % count]))
@@ -128,7 +135,7 @@ bool lanes_open(struct run *run, struct lanes *lanes, const struct lane_settings
         if (!part_of(run, lane->run.state, lanes->count, count) || !lane_start(lanes, lane))
             return false;
     }
-    return part_of(run, run->state, 0, count) && lanes_place(lanes, (enum lane_place)settings->thread_place);
+    return part_of(run, run->state, 0, count) && lanes_place(lanes, settings);
 }
 
 void lanes_begin(struct lanes *lanes)

@@ -17,6 +17,7 @@ enum lane_place { PLACE_AS_IS, PLACE_NIC_NODE, PLACE_EACH };
 
 struct lane_settings {
     int64_t thread_count, thread_place;
+    char client_thread_cpus[OPTION_CPUS_BYTES], server_thread_cpus[OPTION_CPUS_BYTES];
 };
 struct lane_metrics {
     double client_busiest_thread_ratio, server_busiest_thread_ratio;
@@ -40,7 +41,23 @@ struct lane_metrics {
          lane_places,                                                                                                  \
          "where threads run: as_is (as the system puts them), nic_node (on the CPUs of the interface's NUMA node, "    \
          "one after the other), each (on the CPUs that the process may use, one after the other, from "                \
-         "client_cpu_index and server_cpu_index on, if given)"}
+         "client_cpu_index and server_cpu_index on, if given)"},                                                       \
+        {"client_thread_cpus",                                                                                         \
+         OPTION_CPUS,                                                                                                  \
+         offsetof(type, lanes.client_thread_cpus),                                                                     \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         NULL,                                                                                                         \
+         "CPUs of the client's threads, one after the other, as 0-7,16; system: thread_place says it"},                \
+        {"server_thread_cpus",                                                                                         \
+         OPTION_CPUS,                                                                                                  \
+         offsetof(type, lanes.server_thread_cpus),                                                                     \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         NULL,                                                                                                         \
+         "the same of the server's threads"}
 #define RELATION_LANES {"thread_count", RELATION_AT_MOST, .other = "flow_count"}
 #define METRIC_ROWS_LANES(type)                                                                                        \
     {"client_busiest_thread_ratio", BETTER_NONE, offsetof(type, lanes.client_busiest_thread_ratio),                    \
