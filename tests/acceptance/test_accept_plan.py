@@ -54,6 +54,7 @@ def test_a_plan_names_nodes_reasons_and_pairs_and_submits_nothing(
     assert "nothing was submitted" in said
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The acceptance measures the pairs that its plan named.")
 def test_the_acceptance_then_measures_these_pairs(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -71,6 +72,7 @@ def test_a_plan_applies_nothing(words: list[str], capsys: pytest.CaptureFixture[
     assert "must be one of them" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`accept --since RESERVATION` takes its nodes; once it has ended, those without a verdict since.")
 def test_since_a_reservation_takes_its_nodes_also_when_it_has_ended(
     slurm: SimulatedSlurm, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -94,6 +96,7 @@ def test_since_a_reservation_takes_its_nodes_also_when_it_has_ended(
     assert list(plan["reasons"]) == ["n0003"], "n0002 was judged since"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`accept --since NAME` refuses a name that is no reservation, time or run.")
 def test_since_a_name_that_nobody_knows_is_refused(
     slurm: SimulatedSlurm, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

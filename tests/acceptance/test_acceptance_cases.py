@@ -164,6 +164,7 @@ def test_all_is_well_and_a_slow_node_is_not(based: Site) -> None:
     assert words(based.accept(based.run(slower(0.5, "n2")))) == PASSED | {"n2": "failed"}
 
 
+@pytest.mark.heavy
 def test_a_test_that_the_baseline_lacks_is_judged_by_the_other_pairs_and_that_is_said(based: Site) -> None:
     """Case 1: another size than the baseline's has no reference there, and no pair is compared with itself."""
     other = based.run(slower(0.5, "n2"), tests=(("tcp_stream", {"message_bytes": 1048576}),))
@@ -172,6 +173,7 @@ def test_a_test_that_the_baseline_lacks_is_judged_by_the_other_pairs_and_that_is
     assert found.notes == ("tcp_stream 1 MiB: the baseline has nothing of it, so its jobs are compared with each other only",)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("An option at its default begins no new series, so no baseline is lost to it.")
 def test_an_option_at_its_default_loses_no_baseline(based: Site) -> None:
     """Case 1: the key is the series, and a series leaves out what has its default."""
@@ -236,6 +238,7 @@ def test_tests_that_fail_count(based: Site, chosen: Callable[[str, str], bool]) 
     assert "tcp_stream 64 KiB brings nothing" in reason_of(found, "n2")
 
 
+@pytest.mark.heavy
 def test_an_attempt_that_brought_nothing_counts_and_one_that_never_ran_does_not(based: Site) -> None:
     """Case 3: a black hole may end the whole job; a job that was never submitted says nothing."""
     found = based.accept(based.run(attempts=lambda client, server: "n2" not in {client, server}))
@@ -243,6 +246,7 @@ def test_an_attempt_that_brought_nothing_counts_and_one_that_never_ran_does_not(
     assert "not run" in reason_of(found, "n2")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("One fine pair clears no node of its bad ones.")
 def test_one_fine_pair_does_not_clear_a_node(based: Site) -> None:
     """Cases 4 and 5."""
@@ -330,6 +334,7 @@ def test_everything_at_half_its_baseline_is_said_once_with_since_when(based: Sit
     assert f"as expected last in run {last_good}" in reason_of(found, "alpha")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node that the scheduler saw start after its measurement is not judged by it.")
 def test_a_boot_between_measuring_and_deciding_is_seen(based: Site) -> None:
     """Case 9: by the scheduler's word, and by the boot ids of two runs."""

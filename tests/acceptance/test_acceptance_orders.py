@@ -62,6 +62,7 @@ def test_what_failed_is_drained_and_says_why(scheduler: Scheduler) -> None:
     assert (node.drained, node.reason, node.own_drain) == (True, "hpcq accept: slow", True)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("States are read again right before an order: a drain that is not hpcq's own is never touched.")
 def test_a_drain_of_somebody_else_is_never_touched(scheduler: Scheduler) -> None:
     commands = printed(scheduler, judged(n0001=Verdict.FAILED, n0002=Verdict.FAILED))
@@ -73,6 +74,7 @@ def test_a_drain_of_somebody_else_is_never_touched(scheduler: Scheduler) -> None
     assert (node.reason, node.own_drain) == ("disk, ticket 7", False)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node leaves a reservation by subtraction: one that was added meanwhile stays in it.")
 def test_a_node_that_somebody_added_to_the_reservation_stays_in_it(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
     slurm.control(set={"reservations": {OWN_RESERVATION: ["n0001", "n0002"]}})

@@ -68,6 +68,7 @@ def test_acceptance_names_nobody_for_a_latency_with_modes_and_says_that_cpus_sle
     assert any("its speed changes from job to job; a CPU slept deeply in" in one for one in found.notes), found.notes
 
 
+@pytest.mark.heavy
 @pytest.mark.promise(
     "`blame` says beside a test in how many results a CPU slept deeply, and names no link for one level per job."
 )

@@ -53,6 +53,7 @@ def test_every_reader_has_a_seed() -> None:
     assert cases == READERS == {chr(path.read_bytes()[0]) for path in (FUZZ / "seeds").iterdir()}
 
 
+@pytest.mark.long
 @pytest.mark.promise("A stranger, a peer, a command line or a damaged file breaks no parser: libFuzzer tries for a minute.")
 def test_fuzzing_with_a_fixed_seed_finds_nothing(fuzzer: Path, tmp_path: Path) -> None:
     said = fuzz(fuzzer, tmp_path, "-seed=12", "-runs=8000", limit_s=300)

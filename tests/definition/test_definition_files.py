@@ -225,6 +225,7 @@ def test_the_demo_is_short_and_runs_every_kernel(monkeypatch: pytest.MonkeyPatch
     assert local.nodes == ("local-a", "local-b")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "text",
     [

@@ -39,6 +39,7 @@ def test_random_pairs_give_each_node_its_number_and_nobody_meets_twice(count: in
     assert pairs == make_pairs(PairChoice(Pattern.RANDOM, per_node_count=wanted), names(count), 7)
 
 
+@pytest.mark.heavy
 def test_random_pairs_of_five_thousand_nodes_are_drawn_in_seconds() -> None:
     pairs = make_pairs(PairChoice(Pattern.RANDOM, per_node_count=10), [f"n{number}" for number in range(5000)], 1)
     assert 25_000 <= len(pairs) <= 25_010

@@ -208,6 +208,7 @@ def test_findings_are_counted_by_rule_and_node(loaded: Loaded) -> None:
         assert evidence_queries.finding_groups(database, "other") == []
 
 
+@pytest.mark.heavy
 def test_the_page_says_what_the_evidence_says(loaded: Loaded, tmp_path: Path) -> None:
     write_report(loaded.path, MARCH, tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()

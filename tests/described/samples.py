@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ class Sample:
     title: str
     text: str
     row: dict[str, Any]
-    kernel: Kernel
+    described_by: Kernel | Path
+
+    @property
+    def kernel(self) -> Kernel:
+        return kernel_in(self.described_by) if isinstance(self.described_by, Path) else self.described_by
 
     def read(self, text: str | None = None) -> Read:
         parameters = complete(self.kernel, self.row.get("options", {}))
@@ -50,24 +55,29 @@ class Sample:
         return read_output(described, self.text if text is None else text, sizes(described, parameters))
 
 
+@cache
+def kernel_in(description: Path) -> Kernel:
+    """What a description says, read when a test needs it: each worker of a run imports this, and one of them tests it."""
+    return read_kernel(description, own_kernels())
+
+
 def expected_file(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return tomllib.loads((folder / "expected.toml").read_text("utf-8"))
 
 
 def samples(folder: Path, description: Path) -> tuple[list[Sample], list[Sample]]:
     """The recorded outputs of a description, and the damaged ones."""
-    kernel = read_kernel(description, own_kernels())
     file = expected_file(folder)
     name = folder.name
     good = {
-        one["file"]: Sample(name, f"{name} {one['file']}", (folder / one["file"]).read_text("utf-8"), one, kernel)
+        one["file"]: Sample(name, f"{name} {one['file']}", (folder / one["file"]).read_text("utf-8"), one, description)
         for one in file["sample"]
     }
     bad = []
     for one in file["hostile"]:
         base = good[one["of"]]
         row = {"options": base.row.get("options", {}), **one}
-        bad.append(Sample(name, f"{name} {one['what']}", _damaged(base.text, one), row, kernel))
+        bad.append(Sample(name, f"{name} {one['what']}", _damaged(base.text, one), row, description))
     return list(good.values()), bad
 
 

@@ -15,6 +15,7 @@ from hpcq.kernels import own_kernels
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.heavy
 def test_the_index_is_what_the_files_say() -> None:
     folder = assets.described_kernels()
     assert (folder / INDEX).read_text("utf-8") == delivered_index(folder), "make docs"

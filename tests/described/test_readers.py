@@ -10,27 +10,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcq import assets
-from hpcq.definition.kernel_file import read_kernel
 from hpcq.described import Read, UnreadableError, failure_said, read_output, sizes
-from hpcq.kernels import Described, complete, own_kernels
-from tests.described.samples import FOLDER, delivered
+from hpcq.kernels import Described, Kernel, complete
+from tests.described.samples import FOLDER, delivered, kernel_in
 
 pytestmark = pytest.mark.fast
 
-KERNELS = {name: read_kernel(assets.described_kernels() / f"{name}.yaml", own_kernels()) for name in delivered()}
 PERFTEST = ("#bytes", "#iterations", "BW peak[Gb/sec]", "BW average[Gb/sec]", "MsgRate[Mpps]")
 NCCL = ("size", "count", "type", "redop", "time", "algbw", "busbw", "error", "time", "algbw", "busbw", "error")
 NCCL_UNITS = "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 
 
+def kernel_named(name: str) -> Kernel:
+    return kernel_in(assets.described_kernels() / f"{name}.yaml")
+
+
 def described(name: str) -> Described:
-    found = KERNELS[name].described
+    found = kernel_named(name).described
     assert found is not None
     return found
 
 
 def read(name: str, text: str, **options: Any) -> Read:
-    return read_output(described(name), text, sizes(described(name), complete(KERNELS[name], options)))
+    return read_output(described(name), text, sizes(described(name), complete(kernel_named(name), options)))
 
 
 def refused(name: str, text: str, **options: Any) -> str:
@@ -125,6 +127,7 @@ def test_the_table_of_nccl_tests_before_2_12() -> None:
     assert refused("nccl_all_reduce", minutes, **options).startswith("table: units ")
 
 
+@pytest.mark.heavy
 @settings(database=None, deadline=None, derandomize=True)
 @given(
     st.lists(st.sampled_from(["BW min[Gb/sec]", "CPU_Util[%]", "x", "Retries", "p50 [us]"]), unique=True, max_size=4),
@@ -144,8 +147,9 @@ def test_columns_of_other_versions_move_no_number(added: list[str], data: st.Dat
     assert fewer.startswith(f"table: {len(cells) - 1} fields for {len(cells)} columns: ")
 
 
+@pytest.mark.heavy
 @settings(database=None, deadline=None, derandomize=True, max_examples=200)
-@given(st.sampled_from(sorted(KERNELS)), st.text(max_size=300))
+@given(st.sampled_from(delivered()), st.text(max_size=300))
 def test_any_text_is_refused_in_words(name: str, text: str) -> None:
     for output in (text, text + "\n"):
         assert refused(name, output)

@@ -80,6 +80,7 @@ def test_an_attempt_that_had_started_is_not_claimed_twice(tmp_path: Path) -> Non
     assert (claim.taken, claim.scheduler_job_id) == (False, "17")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A submission is in the journal before it is made.")
 def test_every_submission_is_in_the_journal_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated_slurm(tmp_path / "slurm", node_count=4) as slurm:

@@ -30,6 +30,7 @@ def test_everything_is_measured_once(site: FakeSite) -> None:
     assert site.clock.passed_s < 90
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node that fails with three partners that are fine with others is measured no further.")
 def test_a_node_that_failed_with_three_good_partners_is_measured_no_further(tmp_path: Path) -> None:
     nodes = [f"n{number}" for number in range(1, 8)]

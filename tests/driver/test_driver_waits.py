@@ -42,6 +42,7 @@ def test_the_grace_for_files_is_the_clusters_own(tmp_path: Path) -> None:
     assert {outcome for _, outcome in short.ends()} == {"failed"}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("An accounting that calls a forgotten job running is believed no longer than its time limit.")
 def test_the_accounting_is_believed_up_to_the_time_limit(site: FakeSite) -> None:
     def remembered(job: FakeJob, report: JobReport) -> JobReport:

@@ -152,6 +152,7 @@ def test_a_job_that_cannot_start_says_why(tmp_path: Path, programs: Programs, tr
         assert said.on_each_node, "the client was tried, too, and ended in the same way"
 
 
+@pytest.mark.long
 @pytest.mark.promise("A job whose ports are all taken says so.")
 def test_ports_that_others_hold(tmp_path: Path, programs: Programs) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

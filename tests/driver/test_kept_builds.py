@@ -70,6 +70,7 @@ def test_the_same_is_taken_and_anything_else_is_built(build: Build, tmp_path: Pa
     assert [build("6")["kept"], build("7", word="two")["kept"]] == [["hpcq-net"]] * 2
 
 
+@pytest.mark.heavy
 def test_a_run_that_is_built_again_keeps_what_its_jobs_execute(build: Build, tmp_path: Path) -> None:
     made = build("1")
     program = Path(made["root"]) / "bin" / "hpcq-net"
@@ -99,6 +100,7 @@ def test_where_nothing_can_be_kept_it_is_built_each_time(build: Build, tmp_path:
     assert build("3")["kept"] == []
 
 
+@pytest.mark.heavy
 def test_a_compiler_that_is_gone_fails_whatever_was_kept(build: Build) -> None:
     build("1")
     with pytest.raises(HpcqError, match="does not build with no-such-cc"):

@@ -20,6 +20,7 @@ def gates(minimum: str) -> str:
     return f"- {{kernel: tcp_stream, metric: throughput_bps, minimum: {minimum}}}\n"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise(
     "`hpcq runs` says of each run what its page says, and calls no run passed that is not whole or that nothing judges."
 )
@@ -47,6 +48,7 @@ def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "\tnot judged\t" in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 @pytest.mark.promise(
     "A test below what its campaign expects is failed in regressions, compare, blame, nodes, runs and the page."
 )

@@ -62,6 +62,7 @@ def env(nights: History) -> dict[str, str]:
     return {**os.environ, "HPCQ_DB": str(nights.database)}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A program that ends before it has read its input is an error, and not a reader that has seen enough.")
 def test_the_pipe_of_another_program_is_an_error(
     nights: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -97,6 +98,7 @@ def test_a_large_answer_needs_little_memory_and_its_reader_sees_the_beginning_at
     assert endless.returncode == BY_SIGPIPE
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A pager that waits in the middle of `hpcq sql` does not block the loading of runs.")
 def test_a_reader_that_waits_keeps_no_writer_waiting(nights: History, tmp_path: Path) -> None:
     path = tmp_path / "results.db"

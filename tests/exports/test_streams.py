@@ -33,6 +33,7 @@ def shell(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("If standard output is closed, every verb that writes ends with an error.")
 def test_a_closed_standard_output_is_an_error(database: Path) -> None:
     done = shell(f"runs --db {database} >&-", database.parent)
@@ -40,6 +41,7 @@ def test_a_closed_standard_output_is_an_error(database: Path) -> None:
     assert done.stderr.startswith("error: standard output: is closed: an open one\n")
 
 
+@pytest.mark.heavy
 def test_an_error_never_stands_among_the_data(database: Path) -> None:
     done = shell(f"runs --db {database} --campaign nosuch 2>&-", database.parent)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")

@@ -54,6 +54,7 @@ def test_parquet_has_types(torn: Path, tmp_path: Path) -> None:
     assert lost.fetchall() == [(7,)]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Parquet holds the same rows as the other tables, with types; DuckDB reads it.")
 def test_more_rows_than_one_group(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = duckdb.sql(f"SELECT count(*) FROM '{written(whole, tmp_path / 'one.parquet')}'").fetchall()
@@ -64,6 +65,7 @@ def test_more_rows_than_one_group(whole: Path, tmp_path: Path, monkeypatch: pyte
     assert groups[0][0] > 5
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A missing optional library is named with the extra that brings it.")
 def test_without_pyarrow_the_extra_is_named(whole: Path, tmp_path: Path) -> None:
     words = ["export", "--db", str(whole), "--format", "parquet", "--to", str(tmp_path / "run.parquet")]
@@ -74,6 +76,7 @@ def test_without_pyarrow_the_extra_is_named(whole: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob("*run.parquet*"))
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("JUnit output fits the schema of Jenkins' xunit plugin.")
 @pytest.mark.parametrize("bound", ["1k", "900T"])
 def test_junit_fits_jenkins_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: str) -> None:

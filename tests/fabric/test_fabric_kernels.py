@@ -127,6 +127,7 @@ def test_bytes_over_tcp_are_in_the_interfaces_counters(fabric: Path, tmp_path: P
         assert sum(line["evidence"]["client"]["interface_bytes"].values()) < 0.5 * line["metrics"]["received_bytes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kernel", "options"),
     [
@@ -148,6 +149,7 @@ def test_every_way_is_clean(checked: Path, secret: Path, kernel: str, options: d
     assert line["options"]["message_bytes"] == options["message_bytes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kernel", "options"),
     [

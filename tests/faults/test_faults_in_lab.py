@@ -177,6 +177,7 @@ def test_a_kernel_that_fails_is_a_row_and_is_tried_once_more(desk: Desk) -> None
     assert [step["kernel"] for step in again["steps"]] == ["tcp_stream"]
 
 
+@pytest.mark.long
 def test_cancel_leaves_nothing_queued(desk: Desk) -> None:
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 3}}\nrepetitions: 1\ntests:\n  {ENDLESS}")
     desk.hpcq("run", "--detach", "campaign.yaml")

@@ -72,7 +72,8 @@ def story(folder: str, home: str, moment: str) -> None:
         print("measured", desk.json("resume")["runs"][0]["measured_count"])
 
 
-@pytest.mark.parametrize("moment", ["before", pytest.param("opened", marks=pytest.mark.long), "submitted"])
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["before", "opened", "submitted"])
 def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: Path, moment: str) -> None:
     place, home = tmp_path / "small", tmp_path / "elsewhere" / "home"
     place.mkdir()

@@ -77,7 +77,7 @@ def test_the_rate_of_a_known_line_is_found(programs: Programs, tmp_path: Path, d
 
 @pytest.mark.promise("Where every rate loses, the search says so and has no number.")
 @pytest.mark.lab
-@pytest.mark.parametrize("direction", WAYS)
+@pytest.mark.parametrize("direction", [WAYS[0], pytest.param(WAYS[1], marks=pytest.mark.long)])
 def test_a_line_that_always_loses_has_no_loss_free_rate(programs: Programs, tmp_path: Path, direction: str) -> None:
     given: dict[str, Any] = {"rate_max_bps": 20e6, "trial_s": 0.2, "settle_s": 0.05, "direction": direction}
     with wired(tmp_path, rate_bps=100e6, loss_ratio=0.02) as pair:

@@ -99,6 +99,7 @@ def test_a_sweep_that_cannot_be_is_refused_before_it_begins(server: Server, opti
     assert words in done.err
 
 
+@pytest.mark.long
 @pytest.mark.promise("One start of a sweep in a campaign becomes one result per size.")
 def test_a_campaign_has_one_result_per_size_of_one_start(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
@@ -116,6 +117,7 @@ def test_a_campaign_has_one_result_per_size_of_one_start(tmp_path: Path) -> None
     assert [float(row["sweep"]) for row in kept] == [1024]
 
 
+@pytest.mark.long
 @pytest.mark.promise("A file of kept sizes goes when its match is in the spool.")
 def test_a_tournament_plays_sweeps_too(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path / "desk")

@@ -33,6 +33,7 @@ def wrong(tmp_path: Path) -> History:
     return made
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A flaw that the evidence shows stands before the table of run, results and compare, and in --json.")
 def test_a_flaw_of_a_node_stands_before_the_tables(wrong: History, say: Any) -> None:
     for words in (["results"], ["results", "--since", "2026-11-01"], ["compare", "nightly-20261118", "latest"]):
@@ -45,6 +46,7 @@ def test_a_flaw_of_a_node_stands_before_the_tables(wrong: History, say: Any) -> 
     assert "evidence" not in say(wrong, "compare", "nightly-20261118", "latest", "--node", "n3")[2]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("compare reports no flaw that A had as well.")
 def test_a_flaw_that_both_have_explains_no_difference(wrong: History, say: Any) -> None:
     wrong.night(0, facts=LOW_MTU, **JUDGED)
@@ -52,6 +54,7 @@ def test_a_flaw_that_both_have_explains_no_difference(wrong: History, say: Any) 
     assert SAID in say(wrong, "results")[2]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq nodes` says what fails on a node, and why.")
 def test_the_node_says_what_is_wrong_with_it(wrong: History, say: Any) -> None:
     _, _, said = say(wrong, "nodes", "n2", "--since", "90d")

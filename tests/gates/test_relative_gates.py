@@ -190,7 +190,6 @@ def test_both_kinds_find_the_slow_node_and_nothing_else(known: History, capsys: 
     assert one["words"].endswith("(14 peers)")
 
 
-@pytest.mark.fast
 def test_people_read_the_same_in_results_and_on_the_page(
     known: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Pa
     assert "-20 % since 2026-11-28" in said
 
 
+@pytest.mark.heavy
 def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:
     history = History(tmp_path)
     for day in range(8):
@@ -69,6 +70,7 @@ def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:
     assert '<div class="verdict pass">' in page
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node that is slower than the others of a run stands in the verdict of its page, also beside PASS.")
 def test_a_node_that_has_always_been_slow_is_named_beside_pass(tmp_path: Path) -> None:
     """Its history knows no better days, and no gate asks: PASS is right, and no reason to show green alone."""
@@ -127,6 +129,7 @@ def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> No
     assert "1 series ran and brought no valid result: alpha: n1 > n2. Most often: fewer than two datagrams arrived" in said
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A run of which something is missing does not pass on its page.")
 def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
     history = History(tmp_path)
@@ -142,6 +145,7 @@ def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
     assert words(found, Verdict.NOT_COVERED) == ["3 of 6 planned results are not there"]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Gates that could not be judged let no run pass on its page.")
 def test_gates_that_could_not_be_read_let_no_run_pass(tmp_path: Path) -> None:
     history = History(tmp_path)

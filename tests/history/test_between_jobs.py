@@ -164,7 +164,6 @@ def test_t_is_wider_than_the_normal() -> None:
 @pytest.mark.promise(
     "Sixty-four healthy nodes whose jobs scatter by 5 % get nobody accused: repetitions of a job are one witness."
 )
-@pytest.mark.fast
 def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path: Path) -> None:
     """Four repetitions of 0.5 % in each job, 5 % from job to job: the ring's 64 pairs, one job each."""
     random = np.random.default_rng(8)

@@ -85,6 +85,7 @@ def test_a_first_look_at_a_tail_hides_nothing(rounded: bool) -> None:
         assert rounded or looked == pytest.approx(told)
 
 
+@pytest.mark.heavy
 def test_ranks_share_ties() -> None:
     from scipy import stats
 
@@ -210,6 +211,7 @@ def test_many_comparisons_keep_luck_out() -> None:
 # ---- intervals and false discoveries ----
 
 
+@pytest.mark.heavy
 def test_median_shift_is_the_bootstrap() -> None:
     random = np.random.default_rng(19)
     before, after = random.lognormal(0, 0.1, 30), 0.8 * random.lognormal(0, 0.1, 20)

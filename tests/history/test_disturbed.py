@@ -157,6 +157,7 @@ def points(made: History) -> list[tuple[Any, ...]]:
     return shown
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A job's point is of its undisturbed repetitions, and pruning keeps it.")
 def test_a_point_is_of_undisturbed_repetitions_also_when_pruned(tmp_path: Path) -> None:
     made = History(tmp_path)

@@ -35,6 +35,7 @@ def words_of(found: RunVerdict) -> list[str]:
     return [one.words for one in found.reasons if one.verdict is Verdict.FAILED]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A job that brought a value is not gone, though its last repetition failed.")
 def test_a_job_that_brought_a_value_is_not_gone_though_its_last_repetition_failed(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
@@ -68,6 +69,7 @@ def test_what_failed_before_a_program_began_blames_no_other_program() -> None:
     assert not own_build_changed(causes)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("What has failed for half a year is still gone.")
 def test_what_has_failed_for_half_a_year_is_still_gone(tmp_path: Path, say: Any) -> None:
     made = failing_from(tmp_path, -180, range(-200, 0, 20))
@@ -84,6 +86,7 @@ def test_the_page_of_a_run_says_since_when_its_series_are_gone(tmp_path: Path) -
     assert said.endswith("; it was measured before, and gone since 2026-11-19 02:00 UTC")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page of a run names what is gone, though it did not run again.")
 def test_the_page_of_a_run_names_what_is_gone_though_it_did_not_run_again(tmp_path: Path) -> None:
     made = failing_from(tmp_path, -2, range(-6, 0))
@@ -94,6 +97,7 @@ def test_the_page_of_a_run_names_what_is_gone_though_it_did_not_run_again(tmp_pa
     assert said.startswith("1 series did not run, and only failed before: alpha: n1 > n2; it was measured before")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("What a person expects to be gone fails no page.")
 def test_what_a_person_expects_to_be_gone_fails_no_page(tmp_path: Path, say: Any) -> None:
     made = failing_from(tmp_path, -2, range(-6, 0))

@@ -68,6 +68,7 @@ def test_time_words(slowed: History, text: str, from_utc: str | None, until_utc:
     assert (found.from_utc, found.until_utc, found.run_ids) == (from_utc, until_utc, None)
 
 
+@pytest.mark.heavy
 def test_runs_are_times_too(slowed: History) -> None:
     with reading(slowed.database) as connection:
         assert moment(connection, "nightly-20261001", NOW) == "2026-10-01T01:59:00"
@@ -136,6 +137,7 @@ def test_filter_by_fact_takes_the_results_that_had_it(slowed: History, ask: Any)
 # -- what got worse ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_regressions_by_search(slowed: History, ask: Any) -> None:
     code, found = ask(slowed, "regressions", "--since", "2026-10-25")
     assert code == 3
@@ -240,6 +242,7 @@ def test_evidence_that_goes_along_with_a_change(tmp_path: Path, ask: Any, capsys
     assert "evidence        server n2: receive_buffer_pruned in 0 of " in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_for_people_too(slowed: History, capsys: pytest.CaptureFixture[str]) -> None:
     for words, seen in (
         (["history"], "tcp_stream"),

@@ -229,6 +229,7 @@ def test_noise_of_a_tenth_or_of_two_modes_raises_no_alarm() -> None:
     assert sum(map(bool, find_changes(two_modes(300), false_discovery_ratio=1.0))) <= 2
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A chance fluctuation among many series is not reported as a change.")
 def test_what_may_be_luck_among_all_series_is_not_told() -> None:
     eager = find_changes(two_modes(300), penalty=0.7, false_discovery_ratio=1.0)
@@ -256,6 +257,7 @@ def test_the_scan_finds_steps_as_small_as_the_noise() -> None:
     assert np.mean([bool(found) for found in find_changes(series)]) > 0.6
 
 
+@pytest.mark.heavy
 def test_luck_among_many_series_is_not_told() -> None:
     random = np.random.default_rng(11)
     series = [1 + 0.05 * random.standard_normal(100) for _ in range(2000)]
@@ -266,6 +268,7 @@ def test_luck_among_many_series_is_not_told() -> None:
     assert sum(map(bool, found[20:])) <= 2
 
 
+@pytest.mark.heavy
 @pytest.mark.real_time
 def test_ten_thousand_series_take_little_time() -> None:
     random = np.random.default_rng(12)

@@ -83,6 +83,7 @@ def columns(tmp_path: Path) -> None:
     (tmp_path / "pair.csv").write_text("round,node_a,node_b,value\n0,n1,n2,100\n")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq results` over an empty stretch is too little data.")
 @pytest.mark.promise("Gates that could not be read let no run exit with 0, in `results`, `report` and `run`.")
 @pytest.mark.promise("`regressions` exits with 4 where a series was planned and not measured.")

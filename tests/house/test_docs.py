@@ -275,7 +275,6 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target.partition("#")[0]).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
     for file, test in re.findall(r"`(test_\w+\.py)::(test_\w+)`", page.read_text("utf-8")):

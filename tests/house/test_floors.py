@@ -105,6 +105,7 @@ def resolved(name: str, known: dict[str, Path]) -> str | None:
     return name or None
 
 
+@pytest.mark.heavy
 def test_imports_go_down() -> None:
     known = modules()
     upward = []
@@ -219,6 +220,7 @@ WORDS = {
 RELATIVES = {"pbs": ("torque",), "torque": ("pbs",)}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Nothing outside a scheduler's package knows its words.")
 @pytest.mark.parametrize("kind", sorted(WORDS))
 def test_a_scheduler_is_one_package(kind: str) -> None:

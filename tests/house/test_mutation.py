@@ -63,7 +63,6 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.fast
 def test_defects_are_drawn_in_changed_functions_first_and_none_in_annotations(tree: Path) -> None:
     changed = mutation.changed_lines("HEAD", tree)
     assert changed == {"hpcq/small.py": {10, 11, 12, 13}}

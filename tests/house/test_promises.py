@@ -56,12 +56,14 @@ def committed() -> tuple[promises.Promise, ...]:
     return tuple(promises.read_promises())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("area", sorted(path.stem for path in mutants.FOLDER.glob("*.toml")))
 def test_every_mutant_applies_and_its_tests_exist(area: str) -> None:
     faults = [f"{one.name}: {mutants.fault_of(one)}" for one in mutants.read_mutants() if one.area == area]
     assert not [fault for fault in faults if not fault.endswith(": None")]
 
 
+@pytest.mark.heavy
 def test_the_page_of_promises_is_in_step() -> None:
     assert promises.PAGE.read_text() == promises.page(list(committed())), "make docs"
 
@@ -108,6 +110,7 @@ def test_the_fast_mutants_are_those_of_the_fast_tier() -> None:
     assert f'"{mutants.FAST}"' in (mutants.ROOT / "tools" / "fast_tests").read_text()
 
 
+@pytest.mark.heavy
 def test_no_mutant_stands_there_twice() -> None:
     changes = [mutants.change_of(one) for one in mutants.read_mutants()]
     assert len(changes) == len(set(changes))

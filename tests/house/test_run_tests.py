@@ -65,6 +65,7 @@ def traces(folder: Path) -> list[Path]:
     return sorted((folder / "kept").glob("hpcq-tests.*/shared/**/trace"))
 
 
+@pytest.mark.long
 def test_a_test_of_real_time_is_repeated_once_and_named(tmp_path: Path) -> None:
     code, lines = run(tmp_path, SHAKY.format(count=1))
     assert (code, lines[1]) == (

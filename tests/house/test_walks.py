@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests import REPOSITORY
 from tests.house.test_floors import modules
 from tests.people.nights import make_nights
@@ -66,7 +64,6 @@ def test_a_verb_enters_few_modules(tmp_path: Path) -> None:
             assert len(files) <= ENTERED_MAX[verb], (verb, words, len(files), files)
 
 
-@pytest.mark.fast
 def test_few_modules_exist_for_one_sibling() -> None:
     importers: dict[str, set[str]] = {name: set() for name in modules()}
     for name, path in modules().items():
@@ -90,7 +87,6 @@ def test_few_modules_exist_for_one_sibling() -> None:
     assert len(alone) <= SIBLINGS_MAX, alone
 
 
-@pytest.mark.fast
 def test_a_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = {}
     for name, path in modules().items():

@@ -67,6 +67,7 @@ def broken_text(text: str, rng: random.Random) -> str:
     return "".join(cells)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A broken file of another program is read or refused with its place, and never leaves half a database.")
 @pytest.mark.parametrize("seed", range(12))
 def test_no_broken_file_ends_in_a_traceback(site: Importing, seed: int) -> None:

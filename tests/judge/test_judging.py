@@ -53,6 +53,7 @@ def told(causes: tuple[Cause, ...]) -> list[tuple[Thing, tuple[str, ...]]]:
     return [(one.thing, one.names) for one in causes if one.state is State.TOLD]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("pair_count", [2, 24])
 def test_everything_at_30_percent_is_told_the_same_morning(pair_count: int) -> None:
     levels = noisy(76, pair_count)
@@ -63,6 +64,7 @@ def test_everything_at_30_percent_is_told_the_same_morning(pair_count: int) -> N
     assert said.causes[0].effect.ratio == pytest.approx(0.3, rel=0.05)
 
 
+@pytest.mark.heavy
 def test_a_node_at_half_speed_is_named_though_its_partners_change_every_night() -> None:
     said = judge(draw(Site(64, 60, "gauss2", "each_run", fault=Fault("node", 0.5, 50)), seed=11))
     assert told(said.causes) == [(Thing.NODE, ("n0003",))]
@@ -71,6 +73,7 @@ def test_a_node_at_half_speed_is_named_though_its_partners_change_every_night() 
     assert said.causes[0].effect.low_ratio < 0.5 < said.causes[0].effect.high_ratio
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_slow_nodes_of_six_stay_told_though_most_jobs_suffer_from_them(seed: int) -> None:
     """Of 30 pairs 18 are slow: their common loss is the nodes', not the night's."""
@@ -93,8 +96,9 @@ def shaped(site: Site, share: Levels, hit: str) -> Values:
     return replace(values, value=values.value + np.where(rows, np.log(share[values.night, 0]), 0.0))
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("What gets slower by little every night is told, and stays told until it is back.")
-@pytest.mark.parametrize("plan_word", ["fixed", "each_run"])
+@pytest.mark.parametrize("plan_word", ["fixed", pytest.param("each_run", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("hit", "thing", "names"), [("all", Thing.NIGHT, ()), ("node", Thing.NODE, ("n0003",))])
 def test_a_slow_decline_is_told_though_no_night_stands_out(
     plan_word: str, hit: str, thing: Thing, names: tuple[str, ...]
@@ -112,6 +116,7 @@ def test_a_slow_decline_is_told_though_no_night_stands_out(
     assert told(judge(values).causes) == []
 
 
+@pytest.mark.heavy
 def test_what_fell_again_after_a_slow_decline_was_repaired_is_told_as_soon_as_any_other() -> None:
     """What was learned on the way down is no level."""
     nights = np.arange(300)[:, None]
@@ -135,6 +140,7 @@ def test_a_suspect_that_was_away_for_weeks_is_told_by_what_was_seen_of_it() -> N
     assert told_of.effect[0] == pytest.approx(-0.5, abs=0.02)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node that is slow every third night is told, and is not called fine on the nights between.")
 @pytest.mark.parametrize("node_count", [16, 64])
 @pytest.mark.parametrize("plan_word", ["fixed", "each_run"])
@@ -150,6 +156,7 @@ def test_a_node_that_comes_and_goes_stays_told(plan_word: str, node_count: int) 
     assert "it comes and goes" in cause.reason
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node that was slow from its first night on is told as that, also where nobody knows the hardware.")
 def test_a_node_that_never_was_as_good_as_its_peers_is_told() -> None:
     values = shaped(Site(16, 30, "gauss2", "each_run"), np.full((30, 1), 0.5), "node")
@@ -160,6 +167,7 @@ def test_a_node_that_never_was_as_good_as_its_peers_is_told() -> None:
         assert cause.effect.ratio == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_told_begins_where_it_began_and_is_as_large_as_it_is(seed: int) -> None:
     """A sum that stood above zero by chance before does not make a fault of three nights one of eight."""
@@ -169,6 +177,7 @@ def test_what_is_told_begins_where_it_began_and_is_as_large_as_it_is(seed: int) 
     assert cause.effect.ratio == pytest.approx(0.75, abs=0.04)
 
 
+@pytest.mark.heavy
 def test_what_was_told_stays_told_however_long_the_history_grows() -> None:
     """n1 > n3 falls by 30 % after 4 nights and stays; the other direction is fine."""
     pairs = [(a, b) for a, b in permutations(range(4), 2)]
@@ -181,6 +190,7 @@ def test_what_was_told_stays_told_however_long_the_history_grows() -> None:
         assert said.causes[0].effect.ratio == pytest.approx(0.7, abs=0.02)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("back", [70, 90])
 def test_what_came_back_has_ended(back: int) -> None:
     levels = noisy(110, 16, seed=back)
@@ -196,6 +206,7 @@ def test_what_came_back_has_ended(back: int) -> None:
     assert judge(values, first=back + 10).causes == ()
 
 
+@pytest.mark.heavy
 def test_a_slow_ramp_of_a_node_is_told() -> None:
     levels = noisy(120, 32, seed=3)
     pairs = [(one, (one + 1) % 32) for one in range(32)]
@@ -203,6 +214,7 @@ def test_a_slow_ramp_of_a_node_is_told() -> None:
     assert told(judge(values_of(pairs, levels, 32)).causes) == [(Thing.NODE, ("n5",))]
 
 
+@pytest.mark.heavy
 def test_a_node_that_fails_with_everybody_is_told_with_a_ratio_of_nothing() -> None:
     levels = noisy(40, 32, seed=4)
     levels[36:, [4, 5]] = np.nan
@@ -212,12 +224,14 @@ def test_a_node_that_fails_with_everybody_is_told_with_a_ratio_of_nothing() -> N
     assert "no valid result" in cause.reason
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("plan_name", ["fixed", "each_run"])
 def test_an_uplink_is_named_as_the_group_and_nobody_behind_it(plan_name: str) -> None:
     site = Site(64, 70, "gauss3", plan_name, fault=Fault("leaf", 0.1, 62, index=2))
     assert told(judge(draw(site, seed=21)).causes) == [(Thing.GROUP, ("leaf2",))]
 
 
+@pytest.mark.heavy
 def test_what_is_said_of_a_night_is_what_was_said_on_it() -> None:
     values = draw(Site(32, 60, "heavy", "fixed", 2, Fault("node", 0.3, 40)), seed=2)
     whole = watch(values)
@@ -228,6 +242,7 @@ def test_what_is_said_of_a_night_is_what_was_said_on_it() -> None:
             assert [(one.thing, one.since, one.told) for one in level.messages] == known
 
 
+@pytest.mark.heavy
 def test_the_order_of_rows_changes_nothing() -> None:
     values = draw(Site(32, 50, "gauss3", "idle", 3, Fault("node", 0.3, 40)), seed=8)
     order = np.random.default_rng(0).permutation(len(values.night))
@@ -235,8 +250,11 @@ def test_the_order_of_rows_changes_nothing() -> None:
     assert judge(replace(values, **shuffled)) == judge(values)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["gauss2", "heavy", "weekday", "temperature", "node_night", "ar1"])
-@pytest.mark.parametrize("plan_name", ["fixed", "each_run", "idle"])
+@pytest.mark.parametrize(
+    "plan_name", [pytest.param("fixed", marks=pytest.mark.long), "each_run", pytest.param("idle", marks=pytest.mark.long)]
+)
 def test_nothing_is_told_where_nothing_happens(noise: str, plan_name: str) -> None:
     watched = watch(draw(Site(48, 80, noise, plan_name), seed=31))
     assert [(thing, one.thing, one.told) for thing, level in watched.levels.items() for one in level.messages] == []
@@ -251,6 +269,7 @@ def test_a_node_that_was_never_as_good_as_its_peers_is_told() -> None:
     assert "than its peers since it was first measured" in cause.reason
 
 
+@pytest.mark.heavy
 def test_an_older_generation_is_no_fault() -> None:
     """Four of 16 nodes at 0.7, whether or not their class is known."""
     levels = noisy(30, 32, seed=7)
@@ -273,6 +292,7 @@ def test_silence_has_its_own_word() -> None:
     assert words[("n6",)] == (Judged.NOT_MEASURED, 0)
 
 
+@pytest.mark.heavy
 def test_a_half_dead_node_is_told_the_same_night_after_confirmation() -> None:
     """Its suspects are measured again with good partners; the good ones stay unaccused."""
     values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
@@ -290,6 +310,7 @@ def test_a_half_dead_node_is_told_the_same_night_after_confirmation() -> None:
     assert (again.slow_jobs, again.job_count, again.confirmed) == (6, 6, True)
 
 
+@pytest.mark.heavy
 def test_a_suspect_that_is_fine_again_is_not_told() -> None:
     values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
     retests = plan(watch(values))
@@ -307,6 +328,7 @@ def slow_tonight(values: Values, rows: Flags, level: float) -> Values:
     return replace(values, value=np.where(hit, level, values.value))
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A link, and the uplink of a group, that slow down are told the same night once they are measured again.")
 @pytest.mark.parametrize(("thing", "node_count"), [(Thing.LINK, 32), (Thing.BETWEEN, 64), (Thing.GROUP, 64)])
 def test_links_and_groups_are_confirmed_the_same_night_too(thing: Thing, node_count: int) -> None:

@@ -35,7 +35,7 @@ NOISES, PLANS = ("gauss2", "lognormal3", "heavy", "ar1", "modes_iid", "night"), 
 #: The last column: whether anything is told.
 CASES = (
     pytest.param("gauss2", "fixed", "a tenth of a node", True, marks=pytest.mark.long),
-    ("gauss2", "each_run", "everything tonight", True),
+    pytest.param("gauss2", "each_run", "everything tonight", True, marks=pytest.mark.long),
     ("gauss2", "fixed", "a node tonight", True),
     pytest.param("gauss2", "each_run", "a node tonight", True, marks=pytest.mark.long),
     ("heavy", "fixed", "nothing", False),
@@ -119,7 +119,6 @@ def contradictions(verbs: Verbs) -> list[str]:
     return found
 
 
-@pytest.mark.fast
 @pytest.mark.promise(
     "No verb says fine of what another calls slow: all that judge, runs, health, exports, pages and mail read one judgement."
 )
@@ -146,7 +145,7 @@ def test_no_history_makes_two_verbs_contradict_each_other(
     assert {key: words for key, words in found.items() if words} == {}
 
 
-@pytest.mark.fast
+@pytest.mark.long
 def test_the_contradictions_of_a_history_would_be_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class Torn(Verbs):
         def typed(self, *words: str) -> tuple[int, str, str]:
@@ -173,7 +172,6 @@ def nights_of(test: str, nights: range, slow: tuple[str, ...], since: int, level
     return rows
 
 
-@pytest.mark.fast
 @pytest.mark.promise("A test that was never run before is not fine because other tests of its nodes are.")
 def test_other_tests_of_a_node_do_not_speak_for_a_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verbs = Verbs(tmp_path, capsys)
@@ -198,7 +196,6 @@ def test_other_tests_of_a_node_do_not_speak_for_a_new_one(tmp_path: Path, capsys
     assert judged == {"old_test"}, "a series alone is overruled where its nodes have nights enough in its own test"
 
 
-@pytest.mark.fast
 @pytest.mark.promise("What is slow next to the others and always was is told as that by blame, not called fine.")
 def test_what_was_always_slow_is_an_open_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verbs = Verbs(tmp_path, capsys)

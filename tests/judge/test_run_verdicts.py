@@ -41,6 +41,7 @@ def test_drawn_scenes_keep_the_three_goals(seed: int) -> None:
     assert counts.healthy > 300
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("level", [0.95, 0.9, 0.5])
 def test_everything_slower_is_the_cluster_and_nobody_else(level: float) -> None:
     verdict = verdict_of(Scene("slower", scatter=0.02, level=level))
@@ -49,18 +50,21 @@ def test_everything_slower_is_the_cluster_and_nobody_else(level: float) -> None:
     assert not verdict.drainable
 
 
+@pytest.mark.heavy
 def test_a_slowdown_of_everything_below_what_is_told_is_the_clusters_and_its_nodes_pass() -> None:
     verdict = verdict_of(Scene("slower", scatter=0.01, level=0.965))
     assert causes_of(verdict) == [("cluster", "sim", Word.DEGRADED)]
     assert set(words_of(verdict).values()) == {Word.PASS}
 
 
+@pytest.mark.heavy
 def test_a_node_on_top_of_a_slow_cluster_is_named_beside_it() -> None:
     words = words_of(verdict_of(Scene("slower", level=0.7, slow={5: 0.6})))
     assert words.pop("n006") is Word.FAILED
     assert set(words.values()) == {Word.INCONCLUSIVE}
 
 
+@pytest.mark.heavy
 def test_a_rack_with_a_wrong_driver_is_one_cause_and_drains_none_of_its_nodes() -> None:
     verdict = verdict_of(Scene("driver", scatter=0.02, racks={1: 0.8}))
     assert causes_of(verdict) == [("group", "leaf2", Word.FAILED)]
@@ -69,12 +73,14 @@ def test_a_rack_with_a_wrong_driver_is_one_cause_and_drains_none_of_its_nodes() 
     assert {word for name, word in words.items() if name not in {"n005", "n006", "n007", "n008"}} == {Word.PASS}
 
 
+@pytest.mark.heavy
 def test_a_slow_uplink_leaves_its_nodes_unaccused() -> None:
     verdict = verdict_of(Scene("uplink", scatter=0.02, uplinks={2: 0.7}))
     assert causes_of(verdict) == [("group", "leaf3", Word.FAILED)]
     assert {words_of(verdict)[f"n{node:03d}"] for node in range(9, 13)} == {Word.INCONCLUSIVE}
 
 
+@pytest.mark.heavy
 def test_an_older_generation_is_judged_against_its_own_class() -> None:
     older = dict.fromkeys((2, 7, 11), 0.5)
     assert set(words_of(verdict_of(Scene("older", has_baseline=False, generation=older))).values()) == {Word.PASS}
@@ -83,6 +89,7 @@ def test_an_older_generation_is_judged_against_its_own_class() -> None:
     assert set(words.values()) == {Word.PASS}
 
 
+@pytest.mark.heavy
 def test_a_bad_day_baseline_passes_nobody_who_was_slow_in_it() -> None:
     verdict = verdict_of(Scene("bad day", slow={3: 0.5}, slow_before={3: 0.5}))
     bad = next(one for one in verdict.nodes if one.name == "n004")
@@ -94,6 +101,7 @@ def test_a_bad_day_baseline_passes_nobody_who_was_slow_in_it() -> None:
     assert sum(word is Word.PASS for word in words_of(better).values()) == 15
 
 
+@pytest.mark.heavy
 def test_a_first_time_site_below_what_its_hardware_should_give_passes_nobody() -> None:
     scene = Scene("first", has_baseline=False, level=0.5, allowed=0.7)
     verdict = verdict_of(scene)
@@ -102,12 +110,14 @@ def test_a_first_time_site_below_what_its_hardware_should_give_passes_nobody() -
     assert set(words_of(verdict_of(replace(scene, level=1.0))).values()) == {Word.PASS}
 
 
+@pytest.mark.heavy
 def test_latencies_with_two_modes_are_nobodys_fault_and_hide_no_slow_node() -> None:
     words = words_of(verdict_of(Scene("modes", scatter=0.02, modes=True, slow={5: 0.7})))
     assert words.pop("n006") is Word.FAILED
     assert sum(word is Word.PASS for word in words.values()) >= 14
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["black_hole", "half_dead"])
 def test_a_node_whose_jobs_fail_is_named_and_its_partners_pass(kind: str) -> None:
     fault = {"black_hole": (6,)} if kind == "black_hole" else {"half_dead": {6: tuple(one for one in range(16) if one % 2)}}
@@ -116,6 +126,7 @@ def test_a_node_whose_jobs_fail_is_named_and_its_partners_pass(kind: str) -> Non
     assert sum(word is Word.PASS for word in words.values()) >= 14
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("baseline", [False, True])
 def test_a_slow_node_a_slow_leaf_and_a_lossy_link_at_once_are_three_causes_and_nobody_else(seed: int, baseline: bool) -> None:
@@ -134,6 +145,7 @@ def test_a_slow_node_a_slow_leaf_and_a_lossy_link_at_once_are_three_causes_and_n
     assert healthy.count(Word.PASS) >= 4, healthy
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(6))
 def test_a_link_that_loses_packets_and_passing_traffic_do_not_make_its_ends_flap(seed: int) -> None:
     scene = Scene("lossy link", 8, 4, 0.01, "heavy", traffic=0.05, links={(0, 4): 0.04})
@@ -142,12 +154,14 @@ def test_a_link_that_loses_packets_and_passing_traffic_do_not_make_its_ends_flap
     assert not {Word.FAILED, Word.DEGRADED} & set(words_of(verdict).values())
 
 
+@pytest.mark.heavy
 def test_a_node_that_fails_with_half_of_its_partners_is_no_pair_of_links() -> None:
     verdict = verdict_of(Scene("half-dead", half_dead={3: (0, 1, 4, 7, 9, 12, 13, 15)}))
     assert words_of(verdict)["n004"] is Word.FAILED
     assert not causes_of(verdict)
 
 
+@pytest.mark.heavy
 def test_what_is_told_grows_with_the_scatter() -> None:
     quiet, noisy = (verdict_of(Scene("well", scatter=scatter)) for scatter in (0.01, 0.05))
     told = [{one.test: one.slower for one in verdict.told} for verdict in (quiet, noisy)]
@@ -187,6 +201,7 @@ def test_flaws_boots_and_gates_weigh_in() -> None:
     assert "8 Gbit/s" in next(one.reason for one in verdict.nodes if one.name == "n009")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node whose gate could not be judged is no PASS.")
 def test_an_open_gate_is_no_pass() -> None:
     site = Site(Scene("well"), SEED)
@@ -222,6 +237,7 @@ def test_levels_of_a_test_are_found_and_one_stray_job_is_none() -> None:
     assert scatter_of(residuals, ends, 0.005)[1].centres == (0.0,)
 
 
+@pytest.mark.heavy
 def test_counting_tells_a_bad_node_that_passes() -> None:
     scene = Scene("slow", slow={3: 0.5})
     verdict = verdict_of(Scene("well"))

@@ -107,6 +107,7 @@ FAMILIES: dict[str, tuple[Callable[[Random], Floats], int]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("family", FAMILIES)
 def test_unchanged_series_raise_few_alarms(family: str) -> None:
     draw, most = FAMILIES[family]
@@ -178,6 +179,7 @@ def test_too_few_values_are_no_pass() -> None:
     assert one([])[1] is ComparisonVerdict.INCONCLUSIVE
 
 
+@pytest.mark.heavy
 def test_many_series_together_say_what_each_says_alone() -> None:
     random = np.random.default_rng(13)
     series = [np.concatenate([level(random, 40, 0.02), level(random, 60, 0.02, drop)]) for drop in (1, 0.9, 0.7, 1.2) * 60]

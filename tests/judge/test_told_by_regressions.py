@@ -42,6 +42,7 @@ def causes(importing: Importing, expect: int, *words: str) -> list[dict[str, Any
     return list(said["causes"])
 
 
+@pytest.mark.heavy
 def test_everything_at_30_percent_last_night_is_told(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(16, 41, "gauss1", "fixed", fault=Fault("cluster", 0.7, 40)), seed=3)))
     (cause,) = causes(importing, 3)
@@ -50,6 +51,7 @@ def test_everything_at_30_percent_last_night_is_told(importing: Importing) -> No
     assert "told: cluster alpha: 70." in importing.words("regressions", "--since", "2026-03-20", expect=3)
 
 
+@pytest.mark.heavy
 def test_what_is_told_of_the_cluster_leaves_its_nodes_unaccused_and_no_series_passes(importing: Importing) -> None:
     """Everything loses 20 % over 40 nights: at most one series stands as an example."""
     values = draw(Site(16, 60, "gauss1", "each_run"), seed=8)
@@ -64,6 +66,7 @@ def test_what_is_told_of_the_cluster_leaves_its_nodes_unaccused_and_no_series_pa
     assert judged["degraded_count"] == judged["total_count"]
 
 
+@pytest.mark.heavy
 def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(32, 40, "gauss2", "each_run", fault=Fault("node", 0.5, 32)), seed=4)))
     (cause,) = causes(importing, 3)
@@ -107,6 +110,7 @@ def test_a_told_thing_touches_its_own_pairs_in_the_kernels_where_it_shows(
     assert found("beta", "tcp_stream") == found("alpha", "tcp") == set()
 
 
+@pytest.mark.heavy
 def test_what_is_told_in_one_kernel_explains_nothing_in_another(importing: Importing) -> None:
     """The node is slow on the network for weeks; in one pair another test got worse by itself, and is shown."""
     values = draw(Site(16, 40, "gauss1", "fixed", fault=Fault("node", 0.5, 20)), seed=4)
@@ -123,6 +127,7 @@ def test_what_is_told_in_one_kernel_explains_nothing_in_another(importing: Impor
     assert "worse: other_bw" in said
 
 
+@pytest.mark.heavy
 def test_the_level_of_a_node_is_its_own_and_not_that_of_a_slow_partner(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(16, 40, "gauss2", "each_run", fault=Fault("node", 0.5, 30)), seed=4)))
     rows = json.loads(importing.words("nodes", "--since", "2026-03-20", "--json", expect=0))
@@ -142,12 +147,14 @@ def test_the_page_accuses_no_part_of_what_is_told(importing: Importing, tmp_path
     assert " more that what is told explains: " in page
 
 
+@pytest.mark.heavy
 def test_a_site_where_nothing_happens_has_no_cause(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(16, 40, "gauss2", "fixed"), seed=5)))
     said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", expect=0))
     assert said["causes"] == []
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node of an older generation is not told slow; a new node is compared with those of its own hardware.")
 def test_a_new_node_is_held_against_its_own_hardware(importing: Importing) -> None:
     random = np.random.default_rng(5)

@@ -44,6 +44,7 @@ def test_builds_without_a_warning(programs: Programs) -> None:
 @pytest.mark.promise("A datagram that comes twice is counted once.")
 @pytest.mark.promise("Datagrams out of order are counted as such and not as lost.")
 @pytest.mark.promise("Two digests are compared to their last byte.")
+@pytest.mark.promise("What strangers and old files hand in, damaged in 3,000 ways, breaks no parser; the sanitizers watch.")
 def test_c_unit_tests(sanitized: Programs) -> None:
     assert "all C unit tests passed" in make("check", f"BUILD={sanitized.folder.parent}")
 
@@ -385,6 +386,7 @@ def test_a_link_local_address_without_its_interface_gets_a_hint(programs: Progra
     assert "--to fe80::1%eth0" in done.err
 
 
+@pytest.mark.long
 def test_a_series_that_ends_early_is_said(server: Server) -> None:
     """36,000 intervals are kept: of 1 ms, 36 s."""
     line = server.run("udp_stream", duration_s=36.3, warmup_s=0, series_interval_ms=1, rate_bps=1e5).line

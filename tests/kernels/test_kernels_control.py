@@ -244,7 +244,7 @@ def test_an_interrupt_ends_a_sweep_after_the_size_in_hand(server: Server) -> Non
 
 @pytest.mark.promise("A client that waits for a server which measures for another one is told that it is busy.")
 def test_a_busy_server_is_called_busy(server: Server) -> None:
-    first = measuring(server, "tcp_stream")
+    first = measuring(server, "udp_stream", rate_bps=1e6)
     second = server.run("tcp_stream", **INSTANT)
     assert second.rc == 3
     assert second.line["error"]["state"] == "hello"
@@ -257,7 +257,7 @@ def test_a_busy_server_is_called_busy(server: Server) -> None:
 
 def test_a_client_waits_for_its_turn_as_long_as_it_is_said(server: Server) -> None:
     """A measurement in its last six seconds keeps the next client waiting, and no longer."""
-    first = start(server, "tcp_stream", duration_s=6, warmup_s=0)
+    first = start(server, "udp_stream", rate_bps=1e6, duration_s=6, warmup_s=0)
     wait_for(lambda: measures(first.pid))
     assert server.run("tcp_stream", **INSTANT).rc == 0
     first.communicate(timeout=LIMIT_S)

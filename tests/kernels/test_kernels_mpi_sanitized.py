@@ -18,6 +18,8 @@ from tests.kernels.test_kernels_mpi import OPEN_MPI, YIELD, run
 from tests.kernels.test_kernels_mpi_tournament import EVERYTHING, keys, play
 from tests.mpi.mpi_programs import Launched
 
+pytestmark = pytest.mark.long
+
 CHECKED = {**YIELD, "LSAN_OPTIONS": "exitcode=0", "ASAN_OPTIONS": "exitcode=99:fast_unwind_on_malloc=1"}
 #: Who called malloc: the second frame of a leak. Of a leak of the library our main() may be a later one, under MPI_Init.
 OURS = re.compile(r"^ +#1 .* in (\w+) (?:\S*/)?(\w+\.c):\d+", re.MULTILINE)

@@ -131,6 +131,7 @@ class TestStartAndEnd:
             "\nhint: run it as root: sudo hpcq lab up\n"
         )
 
+    @pytest.mark.long
     def test_a_second_lab_stands_beside_the_first_and_leaves_nothing(self, lab: RunningLab) -> None:
         other = RunningLab(f"{lab.name[:18]}-b")
         before = host_view()
@@ -162,6 +163,7 @@ class TestStartAndEnd:
         lab_command("down", "--name", name)
         assert_gone(name, was, before)
 
+    @pytest.mark.long
     def test_a_lab_that_crashed_is_called_broken_and_goes_away(self, lab: RunningLab) -> None:
         name = f"{lab.name[:18]}-d"
         before = host_view()

@@ -17,7 +17,7 @@ from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab
 from tests.local.desk import assert_clean
 
-pytestmark = [pytest.mark.lab, pytest.mark.quiet]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet]
 
 LINK = "alpha+beta"
 INSTANT = "- {kernel: tcp_pingpong, parameters: {operation_count_max: 20, duration_s: 1, warmup_s: 0}}"

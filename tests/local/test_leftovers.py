@@ -32,6 +32,7 @@ def _dead() -> str:
     return subprocess.run([sys.executable, "-c", take], check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "What a killed process leaves stops no verb, and is removed by the one that the table of leftover files names."
 )

@@ -164,6 +164,7 @@ def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(t
     ]
 
 
+@pytest.mark.long
 @pytest.mark.promise("Where a campaign says `decided_after`, a job repeats no test that failed twice the same way.")
 def test_a_test_that_failed_twice_the_same_way_is_not_repeated(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
@@ -208,10 +209,15 @@ def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
     error = json.loads((desk.run_folder / "bare" / "build.error.json").read_text())
     assert error["stage"] == "build"
     assert desk.json("status")["clusters"][0]["error"] == error["message"]
-    said = desk.hpcq("cluster", "build", "bare", expect=1)
-    assert said.stderr.startswith("error: bare: hpcq-net: does not build with no-such-cc:\n")
-    said = desk.hpcq("run", "--detach", "try.yaml", expect=1)
-    assert "error: bare: hpcq-net: does not build with no-such-cc:\n" in said.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [["cluster", "build", "bare"], ["run", "--detach", "try.yaml"]], ids=" ".join)
+def test_each_verb_that_builds_quotes_the_compiler(tmp_path: Path, words: list[str]) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("bare", CLUSTER.replace("-O0", "-O0, cc: no-such-cc"))
+    desk.campaign(clusters="bare, tiny")
+    assert "error: bare: hpcq-net: does not build with no-such-cc:\n" in desk.hpcq(*words, expect=1).stderr
 
 
 def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:

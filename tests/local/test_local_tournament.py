@@ -62,6 +62,7 @@ def test_results_of_the_tournament_in_hand_count_as_they_come(tmp_path: Path) ->
     assert all(end["measured_of"][job][0] == steps[0] for job, steps in spooled.items())
 
 
+@pytest.mark.long
 def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Path) -> None:
     """Four ping-pongs at once keep a small machine's cores busy all the time: the driver must get its turn."""
     desk = LocalDesk.at(tmp_path)

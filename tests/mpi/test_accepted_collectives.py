@@ -117,7 +117,6 @@ def accepted(made: Collectives, run: str, slow: float = 0.0) -> ClusterAcceptanc
 
 @pytest.mark.promise("accept: a bad collective decides the exit code though every node passes.")
 @pytest.mark.promise("accept: what the pairs of a bad collective say stands beside it.")
-@pytest.mark.fast
 def test_a_bad_collective_stands_in_the_summary_and_decides_the_exit_code(tmp_path: Path, capsys: Any) -> None:
     made = Collectives(tmp_path)
     for day in range(6):

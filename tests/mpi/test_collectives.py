@@ -55,7 +55,10 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
     assert ("overlap_ratio" in metrics) == (operation.startswith("i") and operation != "incast")
 
 
-@pytest.mark.parametrize(("ranks", "message_bytes"), [(2, 0), (5, 4), (2, 4 << 20)])
+@pytest.mark.parametrize(
+    ("ranks", "message_bytes"),
+    [pytest.param(2, 0, marks=pytest.mark.long), (5, 4), pytest.param(2, 4 << 20, marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("operation", ["alltoallv", "reduce_scatter", "iallgather", "incast", "multi_pair"])
 @mpich_takes_long
 def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ranks: int, message_bytes: int) -> None:

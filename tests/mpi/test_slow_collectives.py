@@ -189,6 +189,7 @@ def test_a_collective_without_judged_pairs_asks_for_them(tmp_path: Path, say: An
     assert say(made, "regressions", *SINCE, "--kernel", "mpi_collective")[1].count("no pair of its nodes was judged") == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`blame` reports a collective that fails, and names nobody for it.")
 def test_blame_tells_a_failed_collective_and_names_nobody(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path)

@@ -49,6 +49,7 @@ def test_the_check_tries_each_toolchain(desk: LocalDesk) -> None:
     assert found["silent"]["found"] == "false: nothing was said"
 
 
+@pytest.mark.long
 @pytest.mark.promise("A toolchain that does not build costs its own tests, each a row with the reason; the others run.")
 @pytest.mark.promise("A result among the words of an MPI library is not measured again.")
 def test_a_toolchain_that_does_not_build_is_a_row(desk: LocalDesk) -> None:

@@ -100,6 +100,7 @@ def test_labels_of_near_sizes_do_not_overlap() -> None:
     assert min(b - a for a, b in pairwise(places)) > 50
 
 
+@pytest.mark.heavy
 def test_a_cluster_that_measured_nothing_has_a_row_without_a_network(tmp_path: Path) -> None:
     builder = nodes_and_sizes(tmp_path)
     builder.everything()
@@ -118,6 +119,7 @@ def test_the_numbers_of_a_matrix_have_one_unit() -> None:
     assert [cell.number for cell in matrix.cells if cell.kind == "value"] == ["94.4", "1090", "25.79"]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page draws node against node for any number of nodes, with names that do not overlap.")
 @pytest.mark.parametrize(
     ("node_count", "named_count"),

@@ -116,6 +116,7 @@ def test_runs_that_nobody_drives(home: Path) -> None:
     assert str(os.getpid()) in found.found
 
 
+@pytest.mark.heavy
 def test_results_that_were_not_loaded(home: Path) -> None:
     made = finished(home)
     assert list(told(home, "runs")) == [str(home / "runs")]

@@ -129,6 +129,7 @@ def test_nothing_measured_at_all(tmp_path: Path) -> None:
         assert words in page.text
 
 
+@pytest.mark.heavy
 def test_a_slow_node_stands_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = RunBuilder(tmp_path / "runs", pairs=tuple(itertools.permutations(("n1", "n2", "n3", "n4", "n5"), 2)))
     fast = RunBuilder.line

@@ -131,6 +131,7 @@ def test_ticks_do_not_pile_up(home: Path) -> None:
     assert (entry.exit_code, schedule.missed(entry)) == (0, None)
 
 
+@pytest.mark.heavy
 def test_missed_starts_are_seen() -> None:
     assert run(["schedule", "add", "watch", "--when", "5min", "--with", "crontab", "--", "status"]) == 0
     entry = schedule.find("watch")

@@ -199,6 +199,7 @@ def test_a_job_that_waits_for_a_vnode_or_a_host_of_another_queue_is_not_given_up
         assert report.wait is wait, report
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A reservation of a run that PBS does not prolong is said to be, although PBS ends with 0.")
 @pytest.mark.promise("A reservation that could not be prolonged is tried again each minute, and said once.")
 def test_a_reservation_that_pbs_does_not_prolong_is_said_to_be_and_kept(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_a_killed_driver_goes_on_where_it_was_and_nothing_runs_twice(tmp_path: P
         assert pbs.control()["states"] == {}
 
 
+@pytest.mark.long
 def test_a_tournament_that_loses_a_node_measures_the_pairs_of_the_others(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"sleep_s": 0.0})

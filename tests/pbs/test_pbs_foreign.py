@@ -66,6 +66,7 @@ def test_each_node_that_took_part_has_its_evidence(done: LocalDesk) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.promise("A tournament whose programs are all launched has the facts of every node.")
 def test_a_tournament_launches_each_pair_in_turn_with_the_facts_of_every_node(tmp_path: Path) -> None:
     """No program of hpcq lives through its rounds: the script itself asks each node for its facts."""

@@ -174,12 +174,11 @@ def test_a_job_that_stays_in_the_queue_that_passes_jobs_on(pbs: SimulatedPbs) ->
     place.ends(answer.scheduler_job_id, JobState.COMPLETED)
 
 
+@pytest.mark.long
 @pytest.mark.promise(
     "A campaign runs through a PBS queue that passes its jobs on: pairs through one, all nodes through another."
 )
-@pytest.mark.parametrize(
-    ("more", "behind"), [("", "small"), pytest.param("allocation: whole\n", "large", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("more", "behind"), [("", "small"), ("allocation: whole\n", "large")])
 def test_a_campaign_through_a_queue_that_passes_jobs_on(pbs: SimulatedPbs, tmp_path: Path, more: str, behind: str) -> None:
     orders(pbs, *ROUTED)
     desk = LocalDesk.at(tmp_path)

@@ -134,8 +134,9 @@ def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: S
     site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
+@pytest.mark.long
 @pytest.mark.promise("A run on PBS says which job is suspended until it goes on.")
-@pytest.mark.parametrize("word", ["suspend", pytest.param("admin-suspend", marks=pytest.mark.long)])
+@pytest.mark.parametrize("word", ["suspend", "admin-suspend"])
 def test_a_run_says_which_job_is_suspended_until_it_goes_on(pbs: SimulatedPbs, tmp_path: Path, word: str) -> None:
     desk = desk_at(tmp_path)
     desk.campaign(SECONDS, more="retries: 0\nbudget: {max_jobs: 1}")

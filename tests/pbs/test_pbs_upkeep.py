@@ -50,6 +50,7 @@ def test_a_host_in_several_sets_has_no_leaf() -> None:
     assert leaves(found, ["switch"]) == {"n2": "s1", "n3": "s1"}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Leaf switches of a PBS are its placement sets (node_group_key), for pairs, acceptance and blame.")
 def test_switches_and_leaves_come_from_the_placement_sets(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
@@ -85,6 +86,7 @@ def test_a_node_came_up_when_it_became_free_and_no_job_had_ended(words: str, mom
     assert came_up_s(vnodes(f"n1[0] {words}", other)) == moment
 
 
+@pytest.mark.heavy
 def test_a_node_that_was_away_came_up_then_and_one_whose_job_ended_did_not(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"sleep_s": 0.0, "exiting_s": 0.0})
@@ -137,6 +139,7 @@ def test_one_set_that_has_all_hosts_keeps_nothing_apart() -> None:
     assert sets_apart(placed(n1="switch=s1,all", n2="switch=s2,all"), ["switch"], explicit=False) == {}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Where no job of PBS may span placement sets, pairs are planned within each of them.")
 @pytest.mark.parametrize(
     ("lines", "place", "within"),

@@ -26,6 +26,7 @@ def test_one_block_per_node_moment_and_cause(ask: Asked) -> None:
     assert "n4: nic.eth0.driver mlx5_core > ice" in told["node", "n4"]["causes"]
 
 
+@pytest.mark.heavy
 def test_series_are_behind_all(ask: Asked) -> None:
     words = ask.words("regressions", "--since", "15d", expect=3)
     assert "worse: node alpha/n2: 8 of 10 series, -10." in words or "worse: node alpha/n2: 8 of 10 series, -9." in words

@@ -104,6 +104,7 @@ def test_the_check_for_nhc_dies_with_the_reason(judged: Path, tmp_path: Path, ca
     assert check("n1", "gone")[0] == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.real_time
 def test_a_check_takes_a_millisecond_among_a_thousand_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [f"n{number} pass 2026-11-21T04:00:00Z as expected" for number in range(1000)]

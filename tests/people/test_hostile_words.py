@@ -98,6 +98,7 @@ def on_terminal(home: Path, words: list[str]) -> str:
     return said.decode()
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("No word of a node, a program or a scheduler acts on the terminal of who reads it.")
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: visible(" ".join(words))[:40])
 def test_nothing_acts_on_a_pipe_or_a_terminal(home: Path, words: list[str]) -> None:
@@ -111,12 +112,14 @@ def test_nothing_acts_on_a_pipe_or_a_terminal(home: Path, words: list[str]) -> N
     assert not ACTING.findall(shown), [repr(line) for line in shown.split("\n") if ACTING.search(line)][:3]
 
 
+@pytest.mark.heavy
 def test_the_words_are_shown_and_not_lost(home: Path) -> None:
     said = on_terminal(home, ["results"])
     assert "\\u001b[31mred\\u001b[0m" in said
     assert "\\u202egnp.exe" in said
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("JSON keeps words from elsewhere as they are, and is safe to look at.")
 def test_json_stays_what_it_was(home: Path) -> None:
     done = hpcq(home, ["results", "--each", "--json"], capture_output=True, text=True)
@@ -127,6 +130,7 @@ def test_json_stays_what_it_was(home: Path) -> None:
     assert any(HOSTILE in (json.loads(line)["reason"] or "") for line in lines)
 
 
+@pytest.mark.heavy
 def test_files_and_pages_hold_nothing_that_acts(home: Path) -> None:
     for words in (["export", "--format", "csv", "--to", "out.csv"], ["report"]):
         done = hpcq(home, words, capture_output=True, text=True)

@@ -17,6 +17,7 @@ from tests.people.nights import NIGHTS, NODES, Asked
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.heavy
 def test_a_node_whole(ask: Asked) -> None:
     runs = len(ask.json("runs", "--limit", "99"))
     found = ask.json("nodes", "n2", "--since", "40d")
@@ -36,6 +37,7 @@ def test_an_unknown_node_is_refused_with_the_nearest(ask: Asked) -> None:
     assert "'n22' is not a node in this database: the nearest is n2" in ask.words("nodes", "n22", expect=2)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A slow node makes none of its partners slow.")
 def test_the_slowest_node_comes_first_and_its_partners_do_not(ask: Asked) -> None:
     found = ask.json("nodes", "--since", "3d", "--sort", "level")

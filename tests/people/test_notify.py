@@ -48,6 +48,7 @@ def got(home: Path) -> list[Any]:
     return [(one["name"], one["before"], one["verdict"]) for one in told for one in one["changed"]]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A command of the site gets each changed verdict once.")
 def test_each_change_is_told_once(home: Path, made: History) -> None:
     words = ["notify", "--db", str(made.database), "--", "hook"]
@@ -63,6 +64,7 @@ def test_each_change_is_told_once(home: Path, made: History) -> None:
     assert got(home) == [("n1", "pass", "degraded"), ("n2", "failed", "pass")]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A command of the site gets what the judge tells, and that it tells it no more.")
 def test_what_the_judge_tells_is_told_and_ended(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(home, pairs=PAIRS)
@@ -81,6 +83,7 @@ def test_what_the_judge_tells_is_told_and_ended(home: Path, capsys: pytest.Captu
     assert [(one["name"], one["before"], one["verdict"]) for one in ended] == [("n4", "degraded", "pass")]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A notification that failed is tried again with the same changes.")
 def test_a_command_that_fails_gets_the_same_again(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
     judge(made, n2=Verdict.FAILED)

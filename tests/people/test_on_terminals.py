@@ -147,6 +147,7 @@ def test_sentences_break_at_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last == f"{'':20}another boot id"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise(
     "While a run goes on, a line per test and pair shows its value, the share of what is expected, and ok or not."
 )

@@ -96,6 +96,7 @@ def test_rows_and_order_are_obeyed_by_every_table_of_results(nights: History, ca
         assert sorted(up) == sorted(down) and up != down, view  # noqa: PT018 - the same rows in another order
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq facts diff of two runs takes --cluster, --node and --group as every reading verb does.")
 def test_facts_of_two_runs_are_those_of_the_chosen_nodes(nights: History, capsys: pytest.CaptureFixture[str]) -> None:
     def nodes(*words: str, expect: int = 0) -> list[str]:
@@ -199,6 +200,7 @@ def _typed(names: Sequence[str]) -> list[str]:
     return [word for name in names for word in (f"--{name}", FITTING[name][0])]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The same options select results in every verb that reads or judges, and each of them selects.")
 def test_each_pair_of_options_selects_what_plain_sql_does(two_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {*FITTING, "metric"} == {*FILTERS, "since"}
@@ -218,6 +220,7 @@ def test_each_pair_of_options_selects_what_plain_sql_does(two_runs: Path, capsys
         assert {int(row["result_id"]) for row in csv.DictReader(io.StringIO(table))} == expected, names
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("verb", READING)
 def test_each_option_makes_the_answer_smaller(
     verb: str, two_runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -29,6 +29,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield one
 
 
+@pytest.mark.heavy
 @pytest.mark.promise(
     "report --site writes one folder of pages for clusters, runs, nodes and changes; every link leads to a page."
 )
@@ -55,6 +56,7 @@ def test_a_site_has_all_pages_and_every_link_leads_to_one(nights: History, ask: 
     assert "is worse" in found["index.html"].text
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("report --site writes pages of runs and nodes again only when they were measured or judged otherwise.")
 def test_a_site_is_brought_up_to_date(home_history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, words = tmp_path / "site", ["report", "--db", str(home_history.database), "--site"]
@@ -103,6 +105,7 @@ def test_hostile_names_stay_within_the_folder(name: str) -> None:
         assert all(len(part) < 200 for part in path.split("/"))
 
 
+@pytest.mark.heavy
 def test_a_browser_has_nothing_to_complain_of(browser: Browser, nights: History, ask: Asked, tmp_path: Path) -> None:
     folder = tmp_path / "site"
     ask.words("report", "--site", str(folder), expect=3)

@@ -29,6 +29,7 @@ def words_of(path: Path) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page of a stretch names each cause once, with the node, the moment and what differs.")
 def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask: Asked, tmp_path: Path) -> None:
     said = ask.words("report", "--since", "30d", "--to", str(tmp_path / "x.html"), expect=3)
@@ -45,6 +46,7 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
     assert re.search(r"alpha n9 not measured", words)  # planned once, and silent since
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Pages, notify and doctor tell and suspect what regressions tells and suspects.")
 def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # whoever starts the tests may have runs of their own where they stand

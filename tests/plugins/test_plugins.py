@@ -39,6 +39,7 @@ def refused(desk: LocalDesk, *words: str) -> str:
     return said.stderr
 
 
+@pytest.mark.long
 @pytest.mark.promise("Gate kinds, schedulers and export formats of other packages work like hpcq's own.")
 @pytest.mark.promise("A plug-in that fails at work is named in the result, not a traceback.")
 def test_a_package_adds_a_scheduler_a_gate_kind_and_a_format(desk: PluggedDesk) -> None:

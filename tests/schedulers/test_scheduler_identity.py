@@ -69,6 +69,7 @@ def test_a_shell_that_was_killed_is_no_refusal(slurm: SimulatedSlurm, site: Site
     assert (answer.scheduler_job_id, answer.fate) == (None, Fate.UNDETERMINED)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A job with our id and another name is not believed.")
 @pytest.mark.promise("A job is cancelled only if its id, its name and its user are ours.")
 def test_a_job_of_somebody_else_with_our_id_is_neither_read_nor_ended(slurm: SimulatedSlurm, site: Site) -> None:
@@ -177,6 +178,7 @@ def test_a_job_that_still_waits_at_the_end_of_the_hours_ends_by_itself(slurm: Si
     assert site.wait(answer.scheduler_job_id, JobState.DEADLINE, within_s=20).state is JobState.DEADLINE
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The jobs of others are asked for less often than one's own.")
 def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tmp_path: Path) -> None:
     cluster = read_cluster(slurm.cluster("poll_interval_s: 1h") / "sim.yaml")

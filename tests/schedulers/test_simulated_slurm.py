@@ -28,6 +28,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(scheduler_of(cluster, reach(cluster)), str(tmp_path / "work"), HEAD.replace("0:02", "0:30"))
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Cancelling queued jobs leaves one alone that has started meanwhile.")
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_promise(site: Site, promise: Callable[[Site], None]) -> None:

@@ -142,6 +142,7 @@ def slurm(tmp_path: Path) -> Iterator[SimulatedSlurm]:
         yield running
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq cluster check` finds wrappers of the commands that ask the controller.")
 @pytest.mark.promise("`hpcq cluster check` says where locks of the work directory hold on one machine only.")
 def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tmp_path: Path) -> None:
@@ -160,6 +161,7 @@ def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tm
     assert items["locks"].advice is not None
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq cluster check` says that a partition puts jobs of others on the same nodes.")
 def test_a_partition_shared_by_force_is_bad(slurm: SimulatedSlurm) -> None:
     slurm.control(set={"shown": {"partition": "PartitionName=main Default=YES OverSubscribe=FORCE:4 State=UP"}})

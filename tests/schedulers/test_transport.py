@@ -234,6 +234,7 @@ def _master(config: Path, socket: Path) -> int:
     return int(said.partition("pid=")[2].partition(")")[0])
 
 
+@pytest.mark.heavy
 @pytest.mark.promise(
     "The socket that a killed ssh connection leaves stops no later command; the next connection takes its place."
 )

@@ -90,6 +90,7 @@ def test_what_is_removed_is_that_and_nothing_else(cluster: Cluster) -> None:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["STORAGE/BASE CLUSTER", "it's $(here)"])
 def test_a_work_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir(parents=True)
@@ -130,6 +131,7 @@ def test_a_scheduler_that_does_not_answer_keeps_what_has_unfinished_jobs(cluster
     assert cluster.look()[ENDED].startswith("has jobs in the queue")
 
 
+@pytest.mark.heavy
 def test_the_cluster_file_removes_by_age_and_says_so(cluster: Cluster) -> None:
     words = clean_by_age(cluster.site.cluster, cluster.site.scheduler, cluster.runs)
     assert words == f"removed 1 old run folders there: {ENDED}"
@@ -160,6 +162,7 @@ def test_a_new_run_removes_old_ones_and_says_so(cluster: Cluster, monkeypatch: p
     assert said == ["sim: in runs"]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq clean lists what it would remove and removes it only with its flag.")
 def test_the_verb_shows_first_and_removes_only_with_its_flag(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

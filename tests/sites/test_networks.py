@@ -76,6 +76,7 @@ def test_check_names_the_networks(files: Path, capsys: pytest.CaptureFixture[str
     assert "interface ib0, networks ib ib0, eth eth0" in said
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Series over two networks are two, and no label stands for both.")
 def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, interface in enumerate(("ib0", "eth0")):
@@ -95,6 +96,7 @@ def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Pat
     assert [row["node"] for row in json.loads(capsys.readouterr().out)][:2] == ["n1", "n2"]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Results, series and the page say a network by the name that the cluster's file gives it.")
 @pytest.mark.promise("No median mixes two networks.")
 def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

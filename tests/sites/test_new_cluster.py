@@ -150,6 +150,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
 # On the lab.
 
 
+@pytest.mark.long
 @pytest.mark.lab
 @pytest.mark.promise("On a Slurm login node, an ordinary user in an empty folder has a verdict after two commands.")
 @pytest.mark.promise("What README.md says of a new cluster works when typed on a login node, in its order.")

@@ -52,6 +52,7 @@ def takes(account: SharedAccount, jobs: tuple[tuple[str, ...], ...], used: float
     account.refresh(HeldByJobs(jobs, 240.0 * len(jobs), 120.0), used, at_once=True)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Limits of a cluster file hold over all runs of a user there.")
 @pytest.mark.promise("The share of the nodes counts those that other runs of the user have.")
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ def test_limits_of_a_cluster_file_hold_over_all_runs(tmp_path: Path, limits: str
     assert most_at_once(site) == at_once
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Limits of a campaign hold for its own run only.")
 def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
     site = site_of(tmp_path, "max_walltime_s: 1h")
@@ -81,6 +83,7 @@ def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
     assert min(job.submitted_s for job in site.scheduler.jobs.values()) < 60
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A run that waits for other runs of its user says which, and until when.")
 def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
     site = site_of(tmp_path, "max_jobs: 2")
@@ -108,6 +111,7 @@ def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
     assert 24 * 3600 <= min(job.submitted_s for job in site.scheduler.jobs.values()) <= 25 * 3600
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A silent driver's jobs count until their time limits are over, and its run is named.")
 def test_a_run_whose_driver_is_silent_counts_and_is_named_until_its_time_limits_are_over(tmp_path: Path) -> None:
     site = site_of(tmp_path, "max_jobs: 2")
@@ -135,7 +139,7 @@ def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
 
 @pytest.mark.promise("Jobs of a living driver count for all runs, whatever the clock of its machine says.")
 @pytest.mark.promise("A dead driver's jobs count no longer than their time limits and an hour, whatever clock wrote its entry.")
-@pytest.mark.parametrize("wrong_s", [pytest.param(-7200, marks=pytest.mark.long), 7200])
+@pytest.mark.parametrize("wrong_s", [-7200, pytest.param(7200, marks=pytest.mark.long)])
 @pytest.mark.heavy
 def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
     """And those of one that died count for their time limit and an hour more, as this host counts."""
@@ -147,6 +151,7 @@ def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, w
     assert first_s <= 1980 + 120 + 3600 + 100
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A resumed run knows what its earlier drivers took, and when.")
 def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_path: Path) -> None:
     site = site_of(tmp_path, "max_node_seconds: 1000")
@@ -240,6 +245,7 @@ def test_a_driver_that_takes_the_lock_again_and_again_keeps_it(tmp_path: Path) -
         assert first.book(ONE_JOB, 0.0)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A driver that loses the lock of the account while it writes its entry submits nothing.")
 def test_who_loses_the_lock_while_it_writes_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another driver, which has read the account before this entry was there, holds the lock when it is."""
@@ -262,6 +268,7 @@ def stopping(site: FakeSite, words: str) -> Callable[[], object]:
     return lambda: (site.folder / "work" / "hpcq" / "stop").write_text(words)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A stop file ends running jobs early, withdraws queued ones, and its words are said.")
 def test_the_stop_file_withdraws_ends_early_and_is_said_until_it_is_gone(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"), ("n2", "n1")), shares_account=True)
@@ -292,6 +299,7 @@ def finish_file_s(site: FakeSite, from_s: int) -> float:
     return seen[0]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A stop file is obeyed within 15 s, also while the controller answers slowly or not at all.")
 def test_the_stop_file_is_obeyed_within_15_s_also_when_the_controller_answers_slowly(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"),), shares_account=True)
@@ -302,6 +310,7 @@ def test_the_stop_file_is_obeyed_within_15_s_also_when_the_controller_answers_sl
     assert 100 <= finish_file_s(site, 100) <= 100 + 15 + 7, "a command that is under way takes its time"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A stop file is obeyed within 15 s, also while the controller answers slowly or not at all.")
 def test_the_stop_file_is_obeyed_while_the_controller_does_not_answer(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"),), shares_account=True)
@@ -317,6 +326,7 @@ def test_the_stop_file_is_obeyed_while_the_controller_does_not_answer(tmp_path: 
     assert 100 <= finish_file_s(site, 100) <= 116
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A stop file holds also where the account cannot be written.")
 def test_the_stop_file_holds_where_the_account_cannot_be_written(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, shares_account=True)
@@ -344,6 +354,7 @@ def test_the_folder_of_the_stop_file_is_opened_before_it_is_asked_for(tmp_path: 
     assert account.stopped is not None
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("While a stop file exists, hpcq starts no job.")
 def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, shares_account=True)

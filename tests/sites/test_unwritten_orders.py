@@ -45,6 +45,7 @@ def has_room_from(site: FakeSite, there: FullHere, room_s: float) -> None:
     site.at(room_s, lambda: setattr(there, "refused", ()))
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Running jobs are told to end early until the order is written, and hpcq says while it cannot be.")
 def test_running_jobs_are_told_to_end_early_until_the_order_is_written(tmp_path: Path) -> None:
     site, there = full_site(tmp_path, shares_account=True)
@@ -105,6 +106,7 @@ esac
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A reservation of hpcq's own is not believed gone because the controller does not answer.")
 def test_a_reservation_is_not_believed_gone_because_the_controller_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,7 @@ def test_a_later_load_continues_the_layout_and_changes_no_block(
     assert ask(database, "SELECT count(*) FROM layout") == [2]
 
 
+@pytest.mark.heavy
 def test_blocks_of_another_site_mean_the_same_here(
     builder: RunBuilder, database: Path, lines: dict[int, dict[str, Any]], tmp_path: Path
 ) -> None:

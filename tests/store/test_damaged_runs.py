@@ -115,6 +115,7 @@ def test_a_clock_that_cannot_be_right_orders_nothing(builder: RunBuilder, databa
     assert rejudge(database, judge, VERSION + 1).changed_count == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("One result with more names or values than a kernel can print costs the others nothing, and says so.")
 def test_a_swollen_line_costs_the_others_nothing(builder: RunBuilder, database: Path) -> None:
     """40,000 metric names held a load for minutes; a million buckets became rows."""

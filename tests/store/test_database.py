@@ -286,6 +286,7 @@ def test_statements_keep_triggers_and_comments_whole() -> None:
     assert any("END;" in statement and "INSERT" in statement for statement in statements(SCHEMA))
 
 
+@pytest.mark.heavy
 def test_reading_imports_nothing_heavy() -> None:
     code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load.cluster\n"
     code += "print([name for name in ('numpy', 'pydantic', 'jinja2', 'rich', 'ruamel', 'scipy') if name in sys.modules])"

@@ -96,6 +96,7 @@ def test_a_read_only_database(builder: RunBuilder, path: Path, monkeypatch: pyte
         assert query.runs(connection) == []
 
 
+@pytest.mark.heavy
 def test_a_locked_database_loses_nothing(builder: RunBuilder, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with writing(path):
         pass

@@ -71,6 +71,7 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return Importing(tmp_path, capsys)
 
 
+@pytest.mark.heavy
 def test_a_history_with_a_slow_node_is_read_and_judged(site: Importing) -> None:
     said = site.bring(nights(30, slow="n3", since=25))
     assert "alpha: 1680 new values in 1680 new results; 30 runs (30 new), 2026-03-01 to 2026-03-30" in said
@@ -87,6 +88,7 @@ def test_a_history_with_a_slow_node_is_read_and_judged(site: Importing) -> None:
     assert (level["n3"] < 0.6, level["n1"] > 0.95) == (True, True)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq accept --from RUN` judges what a run brought, imported ones too, and measures and records nothing.")
 def test_accept_judges_what_an_imported_night_brought(site: Importing) -> None:
     site.bring(nights(6, slow="n3", since=4))
@@ -103,6 +105,7 @@ def test_accept_judges_what_an_imported_night_brought(site: Importing) -> None:
     assert site.count("run") == 6
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq baseline set` warns of nodes that are slower than their like in the runs it is given.")
 def test_a_baseline_of_a_bad_day_is_told_when_it_is_set(site: Importing) -> None:
     site.bring(nights(4, slow="n3", since=2))
@@ -130,6 +133,7 @@ def test_accept_from_refuses_what_it_cannot_judge(site: Importing, words: tuple[
     assert said in site.words("accept", *words, expect=2)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A past stretch is judged as if it were its end: later results change nothing.")
 def test_a_past_stretch_is_judged_as_if_it_were_its_end(site: Importing) -> None:
     site.bring(nights(30, slow="n3", since=25))

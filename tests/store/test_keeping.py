@@ -65,6 +65,7 @@ def test_changes_have_states_with_who_and_why(history: History, say: Any) -> Non
     say("changes", "set", "fixed", "99", "--why", "x", expect=2)
 
 
+@pytest.mark.heavy
 def test_retracting_and_taking_it_back(history: History, say: Any) -> None:
     before = rows_of(history.database, "SELECT count(*) FROM result")
     say("retract", "--run", "latest", "--node", "n2", "--why", "cable was out", "--who", "ada")
@@ -84,6 +85,7 @@ def test_retracting_and_taking_it_back(history: History, say: Any) -> None:
         say(*words, expect=2)
 
 
+@pytest.mark.heavy
 def test_baselines_keep_their_past(history: History, say: Any) -> None:
     say("baseline", "set", "good", "nightly-20261101", "nightly-20261102", "--why", "after acceptance")
     say("baseline", "set", "good", "nightly-20261103")
@@ -130,6 +132,7 @@ def test_check_finds_what_is_wrong(history: History, say: Any) -> None:
     assert bad == {"accounting", "values", "references"}
 
 
+@pytest.mark.heavy
 def test_pruning_changes_no_history(history: History, say: Any) -> None:
     def seen() -> Any:
         points = say("history", "tcp_stream/n1/n2", "--json")
@@ -160,6 +163,7 @@ def test_intervals_of_medians() -> None:
     assert interval([float(one) for one in range(1, 21)]) == (6.0, 15.0)
 
 
+@pytest.mark.heavy
 def test_merging_sites(history: History, say: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "b").mkdir()
     other = History(tmp_path / "b", cluster="beta")
@@ -191,6 +195,7 @@ def test_merging_sites(history: History, say: Any, tmp_path: Path, capsys: pytes
     assert facts == rows_of(other.database, "SELECT count(*) FROM v_facts")
 
 
+@pytest.mark.heavy
 def test_merging_clusters_of_the_same_name_and_into_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -218,6 +223,7 @@ def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: 
     assert rows_of(history.database, "SELECT count(*) FROM rollup") == [0]
 
 
+@pytest.mark.heavy
 def test_runs_are_listed_newest_first(history: History, say: Any) -> None:
     listed = say("runs", "--json", "--limit", "3")
     times = [one["created_utc"] for one in listed]
@@ -246,6 +252,7 @@ def test_names_that_cannot_be_are_refused(say: Any) -> None:
     assert "groups of facts are" in say("facts", "show", "n1", "--only", "nix", expect=2).err
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A retraction that is undone after pruning loses no data at the next pruning.")
 def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
@@ -271,6 +278,7 @@ def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, cap
     assert run(["db", "check", "--db", str(made.database)]) == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Merging two sites keeps both baselines of one name.")
 def test_two_sites_keep_their_baselines_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = History(tmp_path / "a"), History(tmp_path / "b", cluster="beta")
@@ -290,6 +298,7 @@ def test_two_sites_keep_their_baselines_of_one_name(tmp_path: Path, capsys: pyte
 _WRITTEN = ("v_events", "v_retractions", "v_baselines", "v_changes", "v_groups", "v_acceptances", "change_state")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("What people wrote and decided is saved from a database of any state, and a new one takes it back once.")
 def test_notes_survive_a_new_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)

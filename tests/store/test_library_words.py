@@ -124,6 +124,7 @@ def test_a_sweep_among_words(result: dict[str, Any]) -> None:
     assert measured_sizes(damaged) == [8]
 
 
+@pytest.mark.heavy
 @settings(database=None, deadline=None, derandomize=True)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), max_size=4), st.data())
 def test_a_result_is_whole_or_refused(words: list[str], data: st.DataObject) -> None:

@@ -33,6 +33,7 @@ def history(tmp_path: Path) -> History:
     return made
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("db rejudge finds in stored evidence what loading found in the line.")
 def test_stored_evidence_says_what_the_line_said(history: History) -> None:
     query = 'SELECT result_id, rule, "end", message, figures FROM v_findings ORDER BY 1, 2, 3'
@@ -47,6 +48,7 @@ def test_stored_evidence_says_what_the_line_said(history: History) -> None:
     assert rejudge(history.database, judge, VERSION) == Rejudged(0, 0, 0)
 
 
+@pytest.mark.heavy
 def test_pruned_results_keep_their_findings(history: History) -> None:
     before = rows(history, "SELECT count(*) FROM result_finding")
     assert run(["db", "prune", "--keep", "2026-11-18", "--db", str(history.database)]) == 0
@@ -88,6 +90,7 @@ def test_the_verb_says_what_it_did(history: History, capsys: pytest.CaptureFixtu
     assert run(["db", "rejudge", "--run", "none", "--db", str(history.database)]) == 2
 
 
+@pytest.mark.heavy
 def test_points_are_the_same_before_and_after_pruning(tmp_path: Path) -> None:
     made = History(tmp_path)
     for day in range(-5, 0):

@@ -66,6 +66,7 @@ def test_a_kept_database_becomes_one_of_this_version(kept: Path) -> None:
         assert database.execute("SELECT count(*) FROM v_evidence").fetchone()[0] > 0
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Every verb that reads, reads a database of each released version after it was brought forward.")
 def test_every_reading_verb_reads_it(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with writing(kept):
