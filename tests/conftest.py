@@ -128,3 +128,9 @@ def _bound(held: socket.socket, name: str) -> bool:
             raise
         return False
     return True
+
+
+@pytest.fixture
+def every_job_rolls_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hpcq db prune` makes a point of a job's values, however few they are."""
+    monkeypatch.setattr("hpcq.store.keep.check_and_prune.POINT_VALUES", 1)

@@ -188,6 +188,7 @@ def test_an_option_at_its_default_loses_no_baseline(based: Site) -> None:
 
 @pytest.mark.promise("Acceptance reads a pruned baseline from its roll-ups.")
 @pytest.mark.heavy
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
     """Case 2."""
     runs = [site.run() for _ in range(3)]
@@ -200,6 +201,7 @@ def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
 
 @pytest.mark.promise("Pruning leaves the runs of a baseline alone.")
 @pytest.mark.heavy
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_baseline_runs_are_not_pruned(site: Site) -> None:
     """Case 2: what counts as good keeps its single values."""
     first, second = site.run(), site.run()

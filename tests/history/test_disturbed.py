@@ -159,6 +159,7 @@ def points(made: History) -> list[tuple[Any, ...]]:
 
 @pytest.mark.heavy
 @pytest.mark.promise("A job's point is of its undisturbed repetitions, and pruning keeps it.")
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_a_point_is_of_undisturbed_repetitions_also_when_pruned(tmp_path: Path) -> None:
     made = History(tmp_path)
     mixed = made.night(-100, repetitions=3)

@@ -67,6 +67,7 @@ def test_values_stand_beside_what_did_not_come(tmp_path: Path, path: Path) -> No
 
 @pytest.mark.promise("Acceptance reads a pruned baseline from its roll-ups.")
 @pytest.mark.promise("A pruned job keeps its median in every judgement.")
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_a_pruned_run_keeps_its_values_and_a_retracted_result_does_not_count(tmp_path: Path, path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.everything()

@@ -394,6 +394,7 @@ def test_a_set_of_nodes_is_a_collective(site: Importing) -> None:
     assert "n[2-4]" in site.words("results", "--node", "n3")
 
 
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_pruned_results_are_known_again(site: Importing) -> None:
     rows = nights(2)
     site.bring(rows)

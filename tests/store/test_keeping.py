@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run
+from hpcq.errors import StoreError
 from hpcq.store.database import reading
-from hpcq.store.keep.check_and_prune import interval, prune
+from hpcq.store.keep.check_and_prune import POINT_VALUES, interval, prune
 from tests.history.histories import History, json_of
 from tests.store.run_folders import ask as rows_of
 
@@ -133,6 +134,7 @@ def test_check_finds_what_is_wrong(history: History, say: Any) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_pruning_changes_no_history(history: History, say: Any) -> None:
     def seen() -> Any:
         points = say("history", "tcp_stream/n1/n2", "--json")
@@ -153,6 +155,30 @@ def test_pruning_changes_no_history(history: History, say: Any) -> None:
     assert all(planned == measured for planned, measured in rows)
     history.night(0.5)
     say("retract", "1", "--why", "x", expect=2)
+
+
+@pytest.mark.promise("Pruning never makes a database larger: few values of a job stay, many become one point.")
+@pytest.mark.parametrize("repetitions", [1, POINT_VALUES - 1, POINT_VALUES])
+def test_pruning_makes_a_database_smaller(tmp_path: Path, capsys: pytest.CaptureFixture[str], repetitions: int) -> None:
+    made = History(tmp_path)
+    for day in range(-12, 0):
+        made.night(day, repetitions=repetitions, counter_count=20)
+
+    def points() -> list[Any]:
+        with reading(made.database) as database:
+            query = "SELECT value, value_count FROM v_points ORDER BY series_id, metric, started_utc"
+            return [tuple(row) for row in database.execute(query)]
+
+    before, value_count = points(), rows_of(made.database, "SELECT count(*) FROM metric")[0]
+    assert run(["db", "prune", "--keep", "2099", "--json", "--db", str(made.database)]) == 0
+    done = json_of(capsys.readouterr().out)
+    assert done["bytes_after"] < done["bytes_before"]
+    assert points() == before
+    assert done["value_count"] == (value_count if repetitions == POINT_VALUES else 0)
+    assert done["rollup_count"] == value_count / repetitions * (repetitions == POINT_VALUES)
+    assert run(["db", "prune", "--keep", "2099", "--json", "--db", str(made.database)]) == 0
+    again = json_of(capsys.readouterr().out)
+    assert (again["result_count"], again["rollup_count"]) == (0, 0), "a second time there is nothing to do"
 
 
 def test_intervals_of_medians() -> None:
@@ -214,10 +240,11 @@ def test_merging_clusters_of_the_same_name_and_into_nothing(tmp_path: Path, caps
     capsys.readouterr()
 
 
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows_of(history.database, "SELECT count(*) FROM metric")
-    monkeypatch.setattr("hpcq.store.keep.check_and_prune._PRUNED", ("metric", "nowhere"))
-    with pytest.raises(Exception, match="nowhere"):
+    monkeypatch.setattr("hpcq.store.keep.check_and_prune._ROLLED", "SELECT nowhere")
+    with pytest.raises(StoreError, match="nowhere"):
         prune(history.database, "2026-11-10")
     assert rows_of(history.database, "SELECT count(*) FROM metric") == before
     assert rows_of(history.database, "SELECT count(*) FROM rollup") == [0]
@@ -254,6 +281,7 @@ def test_names_that_cannot_be_are_refused(say: Any) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.promise("A retraction that is undone after pruning loses no data at the next pruning.")
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     for day in range(-6, 0):

@@ -91,6 +91,7 @@ def test_the_verb_says_what_it_did(history: History, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("every_job_rolls_up")
 def test_points_are_the_same_before_and_after_pruning(tmp_path: Path) -> None:
     made = History(tmp_path)
     for day in range(-5, 0):

@@ -217,7 +217,7 @@ def import_notes(file: Path, database: Path, as_json: bool) -> int:
 @database_option
 @json_option
 def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
-    """Make old runs small: keep the median and interval of each job, test and metric; remove counters and histograms.
+    """Make old runs small: remove counters and histograms, and keep the median and interval of what a job repeated often.
 
     Histories, change points and verdicts do not change, because they rest on those medians. Results, boots, facts, findings
     and all that people wrote stay too. hpcq does not touch the run folders.
@@ -238,7 +238,8 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
     sizes = f"{units.human(found.bytes_before, 'bytes')} before, {units.human(found.bytes_after, 'bytes')} now"
     word = "would become" if dry_run else "became"
     print_words(
-        f"runs before {before}: {found.run_count}; {found.value_count} values {word} {found.rollup_count} points; {sizes}",
+        f"runs before {before}: {found.run_count}; {found.result_count} results without evidence; {found.value_count} values"
+        f" {word} {found.rollup_count} points; {sizes}",
         err=True,
     )
     return Exit.OK

@@ -1,11 +1,11 @@
 """Upkeep of the database: check that it is sound, and keep it small.
 
     check(path)              integrity, references, and that every planned repetition is accounted for
-    prune(path, before)      of runs that ended before, metrics become one point per job; counters and histograms go;
-                             runs of a baseline that holds stay as they are
+    prune(path, before)      of runs that ended before, counters and histograms go, and the metrics of a test that a job
+                             repeated often become one point; runs of a baseline that holds stay as they are
 
-A job is rolled up once. Values that arrive later (a late file, a withdrawn retraction) stay beside the roll-up, and the
-point of the job combines both.
+A point takes as much room as POINT_VALUES values, so fewer of them stay as they are. A job is rolled up once. Values that
+arrive later (a late file, a withdrawn retraction) stay beside the roll-up, and the point of the job combines both.
 
 A pruned point equals the point that histories show and verdicts use, so neither changes. The single values remain in
 the run's folder for as long as you keep it.
@@ -13,11 +13,9 @@ the run's folder for as long as you keep it.
 
 from __future__ import annotations
 
-# ruff: noqa: S608 - table names are our own
+# ruff: noqa: S608 - table and column names come from our own schema
 import itertools
 import json
-
-# ruff: noqa: S608 - table and column names come from our own schema
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +34,8 @@ from hpcq.store.load.row_keys import RowKeys, canonical
 from hpcq.store.query import median
 from hpcq.units import utc_now
 
-#: Rows that pruning deletes; results, boots, facts, warnings and findings stay.
-_PRUNED = ("metric", "sample")
+#: Values that take as much room as a point with its index.
+POINT_VALUES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What pruning did, or would do."""
+    """What pruning did, or would do. result_count: results that lost values or evidence."""
 
     run_count: int
     result_count: int
@@ -79,8 +77,8 @@ def prune(path: Path, before_utc: str, *, dry_run: bool = False) -> Pruned:
             if not dry_run:
                 database.executemany("INSERT INTO rollup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 _prune_blocks(database)
-                for table in _PRUNED:
-                    database.execute(f"DELETE FROM {table} WHERE result_id IN (SELECT result_id FROM temp.old_result)")
+                database.execute(f"DELETE FROM metric WHERE result_id IN ({_ROLLED})")
+                database.execute("DELETE FROM sample WHERE result_id IN (SELECT result_id FROM temp.old_result)")
             database.execute("DROP TABLE temp.old_result")
         if not dry_run and parts:
             database.execute("VACUUM")
@@ -166,20 +164,37 @@ def _of_baselines(database: Connection) -> set[int]:
     return {int(row[0]) for row in rows}
 
 
+_ROLLED = "SELECT result_id FROM temp.old_result WHERE is_rolled"
+
+
 def _mark(database: Connection, parts: list[int]) -> None:
-    database.execute("CREATE TEMP TABLE old_result (result_id INTEGER PRIMARY KEY)")
+    """Old results that still have something to lose: is_rolled their values, which are many, the others their evidence."""
+    database.execute(
+        "CREATE TEMP TABLE old_result (result_id INTEGER PRIMARY KEY, series_id INTEGER, job_id INTEGER, is_rolled INTEGER)"
+    )
     database.executemany(
-        "INSERT INTO temp.old_result SELECT x.result_id FROM result x JOIN job j ON j.job_id = x.job_id"
+        "INSERT INTO temp.old_result SELECT x.result_id, x.series_id, x.job_id, 0 FROM result x"
+        " JOIN job j ON j.job_id = x.job_id"
         " WHERE j.run_cluster_id = ? AND x.outcome = 'measured' AND NOT EXISTS (SELECT 1 FROM retraction t"
         " WHERE t.result_id = x.result_id) AND EXISTS (SELECT 1 FROM metric m WHERE m.result_id = x.result_id)"
         " AND NOT EXISTS (SELECT 1 FROM rollup u WHERE u.series_id = x.series_id AND u.job_id = x.job_id)",
         [(part,) for part in parts],
     )
+    database.execute(
+        "UPDATE temp.old_result SET is_rolled = 1 WHERE (series_id, job_id) IN"
+        " (SELECT series_id, job_id FROM temp.old_result GROUP BY series_id, job_id HAVING count(*) >= ?)",
+        (POINT_VALUES,),
+    )
+    database.execute(
+        "DELETE FROM temp.old_result WHERE NOT is_rolled"
+        " AND NOT EXISTS (SELECT 1 FROM evidence e WHERE e.result_id = old_result.result_id AND e.counter_count > 0)"
+        " AND NOT EXISTS (SELECT 1 FROM sample s WHERE s.result_id = old_result.result_id)"
+    )
 
 
 def _counts(database: Connection) -> tuple[int, int]:
     results = database.execute("SELECT count(*) FROM temp.old_result").fetchone()[0]
-    query = "SELECT count(*) FROM metric WHERE result_id IN (SELECT result_id FROM temp.old_result)"
+    query = f"SELECT count(*) FROM metric WHERE result_id IN ({_ROLLED})"
     return int(results), int(database.execute(query).fetchone()[0])
 
 
@@ -204,7 +219,7 @@ def _rollups(database: Connection) -> Iterator[tuple[Any, ...]]:
         "SELECT x.series_id, m.metric_name_id, x.job_id, x.result_id, coalesce(x.started_utc, ?) AS started_utc, m.value,"
         " x.disturbed"
         " FROM temp.old_result o JOIN result x ON x.result_id = o.result_id JOIN metric m ON m.result_id = x.result_id"
-        " WHERE x.final = 1 ORDER BY x.series_id, m.metric_name_id, x.job_id, started_utc, x.result_id",
+        " WHERE o.is_rolled AND x.final = 1 ORDER BY x.series_id, m.metric_name_id, x.job_id, started_utc, x.result_id",
         (utc_now(),),
     )
     for key, group in itertools.groupby(rows, key=_rollup_key):
