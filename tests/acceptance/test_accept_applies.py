@@ -14,6 +14,7 @@ from hpcq.runner.accept.choice import NodeSelection
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq accept` drains and gives back nothing without `--apply`.")
 @pytest.mark.promise("`hpcq accept --apply` executes the commands that it printed.")
 @pytest.mark.parametrize("typed", [False, True])

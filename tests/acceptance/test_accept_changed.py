@@ -19,6 +19,7 @@ pytestmark = pytest.mark.fast
 PARTNERS = ("n3", "n4", "n5")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Acceptance reports only what differs from the reference, whichever end a node was at there.")
 def test_only_what_differs_from_the_reference_is_told(tmp_path: Path) -> None:
     """The baseline has the node as the server alone, with the same facts throughout; later it is at both ends."""

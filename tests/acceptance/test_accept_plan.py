@@ -36,6 +36,7 @@ def words(slurm: SimulatedSlurm, tmp_path: Path) -> list[str]:
     return ["accept", str(tmp_path / "after.yaml"), *places]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq accept --plan submits nothing.")
 def test_a_plan_names_nodes_reasons_and_pairs_and_submits_nothing(
     slurm: SimulatedSlurm, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -55,6 +55,7 @@ def nodes_of(scheduler: Scheduler) -> tuple[str, ...]:
     return next((one.nodes for one in administration(scheduler).look().reservations if one.own), ())
 
 
+@pytest.mark.heavy
 def test_what_failed_is_drained_and_says_why(scheduler: Scheduler) -> None:
     done = applied(scheduler, printed(scheduler, judged(n0001=Verdict.FAILED)))
     assert [run for _, run in done.done] == ["scontrol update nodename=n0001 state=drain reason='hpcq accept: slow'"]
@@ -84,6 +85,7 @@ def test_a_node_that_somebody_added_to_the_reservation_stays_in_it(slurm: Simula
     assert nodes_of(scheduler) == ("n0002", "n0003"), "n0003 would have gone to users untested"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A reservation that has other nodes by now is not removed with the last of hpcq's.")
 def test_a_reservation_with_other_nodes_by_now_is_not_removed(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
     slurm.control(set={"reservations": {OWN_RESERVATION: ["n0001"]}})
@@ -95,6 +97,7 @@ def test_a_reservation_with_other_nodes_by_now_is_not_removed(slurm: SimulatedSl
     assert nodes_of(scheduler) == ("n0003",)
 
 
+@pytest.mark.heavy
 def test_an_order_that_has_become_pointless_is_not_given(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
     slurm.control(set={"reservations": {OWN_RESERVATION: ["n0001", "n0002"]}})
     commands = printed(scheduler, judged(n0001=Verdict.PASS, n0002=Verdict.INCONCLUSIVE), OWN_RESERVATION)
@@ -104,6 +107,7 @@ def test_an_order_that_has_become_pointless_is_not_given(slurm: SimulatedSlurm, 
     assert applied(scheduler, commands).left_alone[0][1] == f"reservation {OWN_RESERVATION} is gone"
 
 
+@pytest.mark.heavy
 def test_a_look_starts_as_many_processes_however_many_leaves_there_are(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
     slurm.control(set={"reservations": {f"r{number}": ["n0001"] for number in range(20)}})
     before = slurm.control()["calls"].get("scontrol", 0)

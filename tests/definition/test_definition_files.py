@@ -209,6 +209,7 @@ def test_example_campaigns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert name in {"alpha", "beta"} or find_cluster(name, path).is_file()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "campaigns/clusters").glob("*.yaml")), ids=lambda path: path.stem)
 def test_example_clusters(path: Path) -> None:
     assert read_cluster(path).name == path.stem
@@ -244,6 +245,7 @@ def test_schema_refuses_what_the_reader_refuses(here: Path, text: str) -> None:
     assert not validator("campaign").is_valid(read_document(Path("c.yaml")).data)
 
 
+@pytest.mark.heavy
 def test_schemas_are_schemas() -> None:
     for kind in ("campaign", "cluster"):
         json.dumps(validator(kind).schema)

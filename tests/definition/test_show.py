@@ -103,6 +103,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return Loaded(path, first)
 
 
+@pytest.mark.heavy
 def test_a_result_is_told_with_its_finding_first(loaded: Loaded) -> None:
     text = loaded.out("show", str(loaded.result_id))
     lines = text.splitlines()
@@ -217,6 +218,7 @@ def test_the_page_says_what_the_evidence_says(loaded: Loaded, tmp_path: Path) ->
     assert "disturbed by other work" not in text
 
 
+@pytest.mark.heavy
 def test_disturbed_results_are_counted(tmp_path: Path) -> None:
     builder = Builder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("tcp_stream", {"message_bytes": 1472}),), run=MARCH)
     builder.case = "other work"
@@ -305,6 +307,7 @@ def test_documented_queries_run(loaded: Loaded, number: int) -> None:
         assert len(rows) == 2, "both repetitions of the run in March"
 
 
+@pytest.mark.heavy
 def test_reading_imports_nothing_heavy() -> None:
     script = "import sys, hpcq.cli.read.show, hpcq.cli.read.facts, hpcq.store.read.evidence_queries; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

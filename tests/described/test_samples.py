@@ -137,6 +137,7 @@ def test_commas_separate_fields_of_an_expression_only() -> None:
         said_of(f"json: rate{COMMAS}", '{"rate": 12}\n')
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A described kernel's expression that takes too long is a reason, and stops nothing.")
 def test_an_expression_that_never_ends_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(described, "_READ_S", 0.2)

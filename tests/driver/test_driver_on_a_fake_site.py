@@ -143,6 +143,7 @@ def test_a_late_submission_is_cancelled_by_its_name(site: FakeSite) -> None:
     assert sum(outcome == "completed" for _, outcome in site.ends()) == 2
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq does not take unknown words for a refusal: it submits again after a pause.")
 def test_unknown_refusals_pause_and_try_again(site: FakeSite) -> None:
     """A standby controller, a rate limit: three refusals within a second once ended a campaign."""
@@ -156,6 +157,7 @@ def test_unknown_refusals_pause_and_try_again(site: FakeSite) -> None:
     assert ["30 s" in paused[0], "60 s" in paused[1]] == [True, True]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Refusals count per wave, not per job.")
 def test_refusals_count_by_wave_and_not_by_job(tmp_path: Path) -> None:
     pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 12, 2)]
@@ -235,6 +237,7 @@ def test_cancelling_is_ordered_again_and_again(site: FakeSite) -> None:
     assert {outcome for _, outcome in site.ends()} == {"cancelled"}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("While a run is cancelled, a job that has ended is not called still there.")
 def test_a_job_that_has_ended_is_not_called_still_there(site: FakeSite) -> None:
     """It ends by itself while the order to end it is unheard, and its exit file is late."""

@@ -21,6 +21,7 @@ FIXTURES = (site,)  # pytest looks for them in this module
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq waits for files of a job that appear a minute late.")
 def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
     """Attribute caches of NFS show a new file up to a minute late."""

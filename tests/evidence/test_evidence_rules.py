@@ -154,6 +154,7 @@ def test_every_rule_has_a_near_miss() -> None:
     assert not [rule for rule, finds in near if rule in finds]
 
 
+@pytest.mark.heavy
 def test_messages_and_figures_are_whole() -> None:
     for case in CASES:
         for one in judged(changed(case)).findings:
@@ -188,6 +189,7 @@ def test_of_many_threads_the_busiest_counts() -> None:
     assert found(judged(pair)) == []
 
 
+@pytest.mark.heavy
 def test_the_role_of_an_end() -> None:
     roles = {}
     for case in CASES:

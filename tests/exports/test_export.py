@@ -64,6 +64,7 @@ def exported(database: Path, kind: str, capsys: pytest.CaptureFixture[str], *wor
     return capsys.readouterr().out, code
 
 
+@pytest.mark.heavy
 def test_csv_has_every_value_of_every_result(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(whole, "csv", capsys)
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -184,11 +185,13 @@ def test_markdown_says_what_was_seen_first(torn: Path, tmp_path: Path, capsys: p
     assert "### Not measured" in text
 
 
+@pytest.mark.heavy
 def test_markdown_passes_only_what_is_judged(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "**NOT JUDGED**: no gate and no history judges this run." in exported(whole, "markdown", capsys)[0]
     assert "**PASS**: 2 gates judged: 2 PASS." in exported(gated(tmp_path / "gated", "1k"), "markdown", capsys)[0]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("An exported file is written whole or not at all.")
 def test_a_file_is_written_whole_or_not_at_all(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out.csv"
@@ -230,6 +233,7 @@ def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.
     assert whole.read_bytes() == before
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("No verb writes over what SQLite keeps beside a database, or puts a file in its place.")
 @pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
 def test_no_verb_writes_a_file_that_belongs_to_a_database(whole: Path, end: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,7 @@ def test_what_a_campaign_expects_fails_in_every_verb(tmp_path: Path, capsys: pyt
     assert {one["verdict"] for one in json.loads(capsys.readouterr().out)} == {"failed"}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`hpcq blame` says what a healthy pair gets in the unit of the test.")
 def test_a_healthy_pair_has_a_unit(ask: Asked) -> None:
     assert re.search(r"a healthy pair gets 199\.\d Mbit/s, give or take", ask.words("blame", expect=3))

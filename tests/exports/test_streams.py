@@ -58,6 +58,7 @@ def test_no_file_takes_the_number_of_a_closed_stream() -> None:
     assert done.stdout.splitlines()[-1] == "[True, True] True"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A database with a name that is no UTF-8 is read.")
 def test_a_database_may_have_any_name(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a b %20?#\xff.db"))

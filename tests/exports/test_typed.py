@@ -28,6 +28,7 @@ def written(database: Path, path: Path) -> Path:
     return path
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Parquet holds the same rows as the other tables, with types; DuckDB reads it.")
 def test_duckdb_reads_the_same_rows_as_csv(torn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(torn, tmp_path / "run.parquet")
@@ -84,6 +85,7 @@ def test_junit_fits_jenkins_schema(tmp_path: Path, capsys: pytest.CaptureFixture
     xmlschema.XMLSchema(str(SCHEMA)).validate(text)
 
 
+@pytest.mark.heavy
 def test_junit_of_missing_results_fits_too(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, _ = exported(torn, "junit", capsys)
     schema = xmlschema.XMLSchema(str(SCHEMA))

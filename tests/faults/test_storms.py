@@ -39,7 +39,6 @@ def _late(folder: Path) -> Storm:
 
 
 @pytest.mark.promise("A driver does not end while one of its submit commands may still run; what arrives is cancelled by name.")
-@pytest.mark.fast
 def test_a_submission_that_arrives_after_everything_is_cancelled(tmp_path: Path) -> None:
     storm = _late(tmp_path)
     storm.site.at(130, (storm.site.run.path / "cancel").touch)

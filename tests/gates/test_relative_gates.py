@@ -206,7 +206,6 @@ def test_people_read_the_same_in_results_and_on_the_page(
     assert "(baseline good, 5 values)" in page
 
 
-@pytest.mark.fast
 def test_a_filter_leaves_out_gates_too(known: History, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["results", second_night(known), "--node", "n1", "--json", "--db", str(known.database)]) == 3
     gates = json_of(capsys.readouterr().out)["gates"]
@@ -214,7 +213,6 @@ def test_a_filter_leaves_out_gates_too(known: History, capsys: pytest.CaptureFix
     assert all("n1" in {one["series"]["client"], one["series"]["server"]} for one in gates)
 
 
-@pytest.mark.fast
 def test_a_baseline_that_is_missing_or_too_small_is_inconclusive(tmp_path: Path) -> None:
     made = History(tmp_path)
     first = made.night(-3, repetitions=3, gates=BASELINE)
@@ -230,7 +228,6 @@ def test_a_baseline_that_is_missing_or_too_small_is_inconclusive(tmp_path: Path)
     assert found["n5>n6"][1].startswith("baseline good has 0 undisturbed values")
 
 
-@pytest.mark.fast
 def test_a_pruned_baseline_counts_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     good = made.night(-100, repetitions=5)
@@ -246,7 +243,6 @@ def test_a_pruned_baseline_counts_as_before(tmp_path: Path, capsys: pytest.Captu
     capsys.readouterr()
 
 
-@pytest.mark.fast
 def test_peers_of_earlier_runs_count_where_the_gate_says_so(tmp_path: Path) -> None:
     pairs = [(NODES[i], NODES[j]) for i in range(6) for j in range(i + 1, 6)]
     made = History(tmp_path, pairs=pairs)
@@ -300,7 +296,6 @@ def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys
     assert Verdict.INCONCLUSIVE not in verdicts
 
 
-@pytest.mark.fast
 def test_what_cannot_be_proposed(known: History, capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in (
         (["--against", "peer"], "--against: 'peer': must be baseline:NAME, link, memory, peers or reverse"),

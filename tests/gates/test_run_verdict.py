@@ -30,6 +30,7 @@ def words(found: RunVerdict, verdict: Verdict) -> Sequence[str]:
     return [one.words for one in found.reasons if one.verdict is verdict]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page does not call a run passed if nothing judges it.")
 def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")

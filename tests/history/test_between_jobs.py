@@ -129,7 +129,6 @@ def test_one_job_after_is_never_a_lasting_change() -> None:
 
 
 @pytest.mark.promise("Pass is said only where a worsening of 5 % is ruled out.")
-@pytest.mark.fast
 def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> None:
     random = np.random.default_rng(7)
     passed = 0
@@ -195,7 +194,6 @@ def test_measuring_a_slow_node_again_does_not_make_its_level_the_healthy_one(nod
     assert named >= 18
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("nodes", [4, 8])
 def test_measuring_a_healthy_node_again_accuses_nobody(nodes: int) -> None:
     for seed in range(40):

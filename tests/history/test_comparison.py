@@ -236,6 +236,7 @@ def test_the_interval_of_a_shift_covers_what_it_says() -> None:
     assert 0.92 <= held / 400 <= 0.985
 
 
+@pytest.mark.heavy
 def test_benjamini_hochberg_agrees_with_scipy() -> None:
     from scipy import stats
 

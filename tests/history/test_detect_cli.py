@@ -328,6 +328,7 @@ def test_a_doubt_becomes_a_campaign(table: Any, tmp_path: Path, capsys: pytest.C
     assert not other.exists()
 
 
+@pytest.mark.heavy
 def test_blame_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [f"n{number}" for number in range(1, 7)]
     history = History(tmp_path, pairs=list(combinations(nodes, 2)))

@@ -95,6 +95,7 @@ def test_what_fails_is_gone_though_it_was_measured_beside_other_work_before(tmp_
     assert found["judged"]["failed_count"] == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A gate is failed by no value that was measured beside other work.")
 def test_a_gate_is_failed_by_no_value_beside_other_work(tmp_path: Path) -> None:
     made = History(tmp_path)
@@ -115,6 +116,7 @@ def test_a_gate_is_failed_by_no_value_beside_other_work(tmp_path: Path) -> None:
         assert "(1 value beside other work left out)" in " ".join(one.words for one in found)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A gate's baseline rests on undisturbed values.")
 def test_a_baseline_rests_on_undisturbed_values(tmp_path: Path) -> None:
     relative = "  - {kernel: tcp_stream, metric: throughput_bps, against: baseline:good, minimum: 90%, at_least: 3}"

@@ -77,6 +77,7 @@ def test_what_has_failed_for_half_a_year_is_still_gone(tmp_path: Path, say: Any)
     assert (code, [one["direction"] for one in found["changes"]]) == (3, ["gone"])
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page of a run says since when its series are gone.")
 def test_the_page_of_a_run_says_since_when_its_series_are_gone(tmp_path: Path) -> None:
     made = failing_from(tmp_path, -2, range(-6, 0))

@@ -82,6 +82,7 @@ def test_runs_are_times_too(slowed: History) -> None:
 # -- series and filters ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("wanted", "count"),
     [
@@ -210,6 +211,7 @@ def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any) -> None:
     assert (code, found["pairs"], found["judged"]["total_count"]) == (4, [], 0)
 
 
+@pytest.mark.heavy
 def test_two_jobs_without_a_history_say_little(tmp_path: Path, ask: Any) -> None:
     """Eight repetitions are one job: without a history their agreement says nothing of what another job would bring."""
     made = History(tmp_path)

@@ -157,6 +157,7 @@ def test_one_slow_pair_among_many_is_noise() -> None:
     assert found.next_pairs == (tuple(sorted(rows[7][1:3])),)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A slow leaf is named, and not its nodes.")
 @pytest.mark.parametrize("rounds", [2, 3, 5])
 def test_a_leaf_is_named_and_not_its_nodes(rounds: int) -> None:
@@ -203,6 +204,7 @@ def test_everybody_slow_together_is_load() -> None:
     assert not found.nodes
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("An unsteady network accuses no node and asks for few further pairs.")
 @pytest.mark.parametrize("modes", [(1.0, 0.96), (1.0, 0.9)])
 def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:

@@ -99,6 +99,7 @@ def test_nothing_to_say_is_said(tmp_path: Path, say: Any, words: list[str], code
     assert "none got worse" not in found[2]
 
 
+@pytest.mark.heavy
 def test_all_shows_the_unclear(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     for day in range(-5, 0):

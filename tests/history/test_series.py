@@ -31,6 +31,7 @@ def next_run(builder: RunBuilder, day: int, **changed: Any) -> RunBuilder:
     return RunBuilder(builder.runs, run=f"nightly-202611{day}T020000Z-0000", **changed)
 
 
+@pytest.mark.heavy
 def test_the_same_test_is_the_same_series(builder: RunBuilder, database: Path) -> None:
     builder.everything()
     load(database, builder)
@@ -59,6 +60,7 @@ def test_another_network_is_another_series(builder: RunBuilder, database: Path) 
     assert series_count(database) == 8
 
 
+@pytest.mark.heavy
 def test_a_renamed_node_keeps_its_history(builder: RunBuilder, database: Path) -> None:
     builder.everything()
     load(database, builder)
@@ -74,6 +76,7 @@ def test_a_renamed_node_keeps_its_history(builder: RunBuilder, database: Path) -
     assert ask(database, "SELECT count(*) FROM v_results WHERE client = 'rack1-n1'") == [18]
 
 
+@pytest.mark.heavy
 def test_an_option_that_a_later_version_adds_does_not_split_history(
     builder: RunBuilder, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_how_much_was_judged_comes_first_and_too_little_is_4(say: Any, scene: st
     assert (found, bool(HOW_MUCH.match(first))) == (code, True), first
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("`gate propose` names tests with too few points, and exits with 4 with --json too.")
 @pytest.mark.usefixtures("columns")
 @pytest.mark.parametrize(
@@ -210,6 +211,7 @@ def test_blame_clears_nobody_by_jobs_that_never_ran() -> None:
     assert verdicts_of({}, RunTables("alpha", planned_count=3, ran_count=1)) == [Verdict.NOT_COVERED] * 2
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A gate on a test that ran without a valid result fails: the series is gone.")
 @pytest.mark.parametrize(("scene", "code"), [("good", 0), ("lost", 3), ("gated", 3)])
 def test_the_end_of_a_run_says_it_too(

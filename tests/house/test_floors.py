@@ -122,6 +122,7 @@ def test_a_package_stands_on_one_floor() -> None:
     assert [name for name in FLOORS if name.count(".") > 1] == []
 
 
+@pytest.mark.heavy
 def test_one_user_each() -> None:
     strangers = []
     for module, path in modules().items():

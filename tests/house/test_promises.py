@@ -68,6 +68,7 @@ def test_the_page_of_promises_is_in_step() -> None:
     assert promises.PAGE.read_text() == promises.page(list(committed())), "make docs"
 
 
+@pytest.mark.heavy
 def test_a_promise_is_one_sentence() -> None:
     assert len(committed()) > 300
     odd = [one for one in committed() if not re.fullmatch(r"[A-Z`'\d/-]?.{10,140}\.", one.sentence)]

@@ -161,6 +161,7 @@ def test_each_walk_names_each_file_once() -> None:
         assert sorted(files) == sorted(set(files)), walk.partition("\n")[0]
 
 
+@pytest.mark.heavy
 def test_rows_of_a_table_stand_on_lines_of_their_own() -> None:
     """Wrapped as prose once, a table is one paragraph for ever."""
     joined = re.compile(r"\S.*\|---\|")

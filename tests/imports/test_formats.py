@@ -374,6 +374,7 @@ def iperf3_logs(site: Importing) -> tuple[Path, list[str]]:
     return folder, []
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Blame over an import of another program's files names the node that was slowed.")
 @pytest.mark.parametrize(
     ("form", "made"),

@@ -127,6 +127,7 @@ def test_what_fell_again_after_a_slow_decline_was_repaired_is_told_as_soon_as_an
     assert messages[1].told <= 243
 
 
+@pytest.mark.heavy
 def test_a_suspect_that_was_away_for_weeks_is_told_by_what_was_seen_of_it() -> None:
     """A drained node keeps its doubt. Its last nights are older than those that are looked at one by one."""
     random = np.random.default_rng(1)

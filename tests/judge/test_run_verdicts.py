@@ -187,6 +187,7 @@ def test_a_node_without_any_row_is_not_covered_and_says_why() -> None:
     assert (last.word, last.reason) == (Word.NOT_COVERED, "down: power")
 
 
+@pytest.mark.heavy
 def test_flaws_boots_and_gates_weigh_in() -> None:
     site = Site(Scene("well"), SEED)
     pairs = partners(site.names, site.names, meetings=MEETINGS)

@@ -89,6 +89,7 @@ def test_one_or_two_newest_values_far_off_are_said_and_no_pass(history: int, new
     assert one(values, Better.LOWER)[1] is ComparisonVerdict.PASS  # a gain is no doubt
 
 
+@pytest.mark.heavy
 def test_a_step_in_correlated_noise_is_not_thrown_away() -> None:
     random = np.random.default_rng(7)
     series = [correlated(random, 100, 0.02) for _ in range(60)]

@@ -136,6 +136,7 @@ def test_the_level_of_a_node_is_its_own_and_not_that_of_a_slow_partner(importing
     assert min(levels.values()) > 0.94
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A page accuses no series of what it tells of a node.")
 def test_the_page_accuses_no_part_of_what_is_told(importing: Importing, tmp_path: Path) -> None:
     importing.bring(rows_of(draw(Site(12, 60, "gauss2", "each_run", fault=Fault("node", 0.3, 54)), seed=4)))

@@ -170,6 +170,7 @@ def test_committed_defaults_are_allowed() -> None:
         assert one.metrics, one.name
 
 
+@pytest.mark.heavy
 def test_imports_of_reading_verbs_stay_light() -> None:
     code = (
         "import sys, hpcq.kernels, hpcq.planning.plan, hpcq.planning.pairs, hpcq.definition\n"

@@ -93,7 +93,14 @@ def all_measured_in_their_roles(measured: Measured, count: int) -> None:
     assert len(measured.results()) == count
 
 
-@pytest.mark.parametrize("keys", [OPEN_MPI, HYDRA, PMI2], ids=["openmpi-mpirun", "mpich-hydra", "mpich-srun-pmi2"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param(OPEN_MPI, id="openmpi-mpirun"),
+        pytest.param(HYDRA, id="mpich-hydra", marks=pytest.mark.long),
+        pytest.param(PMI2, id="mpich-srun-pmi2"),
+    ],
+)
 def test_mpi_pairs_keep_their_roles_whatever_numbers_the_ranks(lab: RunningLab, tmp_path: Path, keys: str) -> None:
     measured = drive(lab, tmp_path, keys, PAIRS, MPI_TEST)
     all_measured_in_their_roles(measured, 2)
@@ -130,7 +137,10 @@ def ssh_to_nodes(lab: RunningLab) -> Iterator[RunningLab]:
         lab.exec(f"alpha/{node}", "sh", "-c", "kill $(cat /run/sshd.pid)")
 
 
-@pytest.mark.parametrize(("campaign", "count"), [(PAIRS, 2), (WHOLE, 6)], ids=["pairs", "tournament"])
+@pytest.mark.parametrize(
+    ("campaign", "count"),
+    [pytest.param(PAIRS, 2, id="pairs", marks=pytest.mark.long), pytest.param(WHOLE, 6, id="tournament")],
+)
 def test_processes_are_started_by_ssh_and_nothing_of_them_stays(
     ssh_to_nodes: RunningLab, tmp_path: Path, campaign: str, count: int
 ) -> None:

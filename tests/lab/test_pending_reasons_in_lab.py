@@ -37,6 +37,7 @@ def test_a_limit_on_memory_ends_the_wait(lab: RunningLab, tmp_path: Path, small_
     assert end["reason"] == "queued with MaxMemPerLimit: the scheduler would never start it"
 
 
+@pytest.mark.long
 @pytest.mark.promise("A reason of real Slurm that hpcq does not know is told at once, and the wait ends after max_wait_s.")
 def test_a_reason_that_hpcq_does_not_know_is_told_at_once(
     lab: RunningLab, tmp_path: Path, small_memory: str, monkeypatch: pytest.MonkeyPatch

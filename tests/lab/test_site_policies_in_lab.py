@@ -79,7 +79,9 @@ def test_a_filter_that_refuses_ends_at_once(lab: RunningLab, tmp_path: Path) -> 
     assert any("Unspecified error" in text and "the rest is not run" in text for text in driven.said)
 
 
-@pytest.mark.parametrize(("keys", "measured"), [("memory: none", True), ("memory: 3998M", True), ("", False)])
+@pytest.mark.parametrize(
+    ("keys", "measured"), [("memory: none", True), pytest.param("memory: 3998M", True, marks=pytest.mark.long), ("", False)]
+)
 def test_memory_can_be_said_otherwise(lab: RunningLab, tmp_path: Path, keys: str, *, measured: bool) -> None:
     """MaxMemPerCPU x CPUs is 2 MiB less than RealMemory: --mem=0 is refused."""
     with configured(lab, "PartitionName=mmc Nodes=alpha-n[01-04] MaxMemPerCPU=1999 State=UP MaxTime=1:00:00"):
@@ -105,7 +107,9 @@ def wired(lab: RunningLab, *lines: str) -> Iterator[None]:
 
 
 @pytest.mark.promise("A cluster of two fabrics that no switch joins is measured within each, also in one allocation.")
-@pytest.mark.parametrize(("more", "measured"), [("pairs: all", 2), ("pairs: all\nallocation: whole", 2)])
+@pytest.mark.parametrize(
+    ("more", "measured"), [pytest.param("pairs: all", 2, marks=pytest.mark.long), ("pairs: all\nallocation: whole", 2)]
+)
 def test_two_fabrics_are_measured_each(lab: RunningLab, tmp_path: Path, more: str, measured: int) -> None:
     with wired(lab, "SwitchName=leaf1 Nodes=alpha-n[01-02]", "SwitchName=leaf2 Nodes=alpha-n[03-04]"):
         driven = Driven(tmp_path, lab, "alpha", more)
@@ -151,12 +155,13 @@ def test_the_check_is_a_job_like_any_other(lab: RunningLab, tmp_path: Path) -> N
     assert given["interface"].ok
 
 
+@pytest.mark.long
 @pytest.mark.promise("`hpcq cluster check` finds the form of a job that a site takes, and names the keys.")
 @pytest.mark.parametrize(
     "limit",
     [
         pytest.param("MaxMemPerCPU=1999", id="refused"),
-        pytest.param("MaxMemPerNode=1000", id="never started", marks=pytest.mark.long),
+        pytest.param("MaxMemPerNode=1000", id="never started"),
     ],
 )
 def test_the_check_finds_the_form_that_the_site_takes(lab: RunningLab, tmp_path: Path, limit: str) -> None:

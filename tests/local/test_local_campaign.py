@@ -240,6 +240,7 @@ def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:
     assert "Traceback" not in said.stderr
 
 
+@pytest.mark.long
 def test_a_run_whose_driver_was_killed_is_taken_up(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign("{kernel: tcp_stream, parameters: {duration_s: 500ms, warmup_s: 0}}")

@@ -84,7 +84,12 @@ SORT: dict[str, Any] = {"element_count": 5003, "operation_count_max": 3}
 
 @pytest.mark.promise("Elements are sorted, none lost, on any number of ranks.")
 @pytest.mark.parametrize(
-    ("ranks", "element_bytes", "key_bytes"), [(1, 64, 8), (2, 64, 8), (3, 100, 10), (5, 101, 9), (8, 256, 10)]
+    ("ranks", "element_bytes", "key_bytes"),
+    [
+        (1, 64, 8),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((2, 64, 8), (3, 100, 10), (8, 256, 10))),
+        (5, 101, 9),
+    ],
 )
 def test_elements_are_sorted_on_any_number_of_ranks(launched: Launched, ranks: int, element_bytes: int, key_bytes: int) -> None:
     done = launched.run("mpi_sort", ranks=ranks, element_bytes=element_bytes, key_bytes=key_bytes, **SORT)
@@ -104,7 +109,9 @@ def test_elements_are_sorted_on_any_number_of_ranks(launched: Launched, ranks: i
 
 
 @pytest.mark.promise("A sort of sorted, reversed, few or skewed keys is right, and loads ranks and link as its keys say.")
-@pytest.mark.parametrize(("ranks", "key_bytes"), [(1, 8), (2, 10), (4, 9)])
+@pytest.mark.parametrize(
+    ("ranks", "key_bytes"), [pytest.param(1, 8, marks=pytest.mark.long), pytest.param(2, 10, marks=pytest.mark.long), (4, 9)]
+)
 @pytest.mark.parametrize("keys", ["sorted", "reversed", "few", "skewed"])
 @mpich_takes_long
 def test_other_keys_than_noise_are_sorted_and_load_ranks_and_link_as_they_say(

@@ -29,7 +29,10 @@ def test_every_call_brings_what_was_sent(launched: Launched, kernel: str, call: 
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("buffers", ["hot", "separate", "swapped", "cold"])
+@pytest.mark.parametrize(
+    "buffers",
+    ["hot", pytest.param("separate", marks=pytest.mark.long), "swapped", pytest.param("cold", marks=pytest.mark.long)],
+)
 @mpich_takes_long
 def test_every_buffer_policy_and_layout_brings_what_was_sent(launched: Launched, kernel: str, buffers: str) -> None:
     placed: dict[str, Any] = {"buffers": buffers, "buffer_offset_bytes": 8 if buffers == "cold" else 0}

@@ -188,6 +188,7 @@ def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path
     assert {tuple(level.toolchain for level in one.levels) for one in rows} == {("of the campaign's first", "another")}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The table of toolchains leaves out values beside other work.")
 @pytest.mark.promise("The table of toolchains says how many values it left out.")
 @pytest.mark.promise("A toolchain that was measured beside other work only is compared with none.")

@@ -20,6 +20,7 @@ from tests.store.run_folders import RunBuilder
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page has contents that lead to all its parts, and a filter that only JavaScript shows.")
 def test_the_contents_lead_to_what_the_page_has(tmp_path: Path) -> None:
     builder = nodes_and_sizes(tmp_path)

@@ -56,6 +56,7 @@ def finished(home: Path, **changed: Any) -> RunBuilder:
     return made
 
 
+@pytest.mark.heavy
 def test_all_is_well(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finished(home)
     assert run(["doctor", "--json"]) == 0
@@ -93,6 +94,7 @@ def test_a_start_that_works_and_one_that_was_cut_off(home: Path) -> None:
     assert (found.state, found.found[:32]) == ("note", "at work since 2026-11-21 11:30 U")
 
 
+@pytest.mark.heavy
 def test_a_timer_that_works_while_no_run_arrives(home: Path) -> None:
     (home / "n.yaml").write_text("name: nightly\nclusters: [local]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
     scheduled(home, campaign="n.yaml", started_utc=ago(0.5), ended_utc=ago(0.4), exit_code=0)
@@ -103,6 +105,7 @@ def test_a_timer_that_works_while_no_run_arrives(home: Path) -> None:
     assert told(home, "schedule", NOW - dt.timedelta(hours=9))["n"].state == "ok"
 
 
+@pytest.mark.heavy
 def test_runs_that_nobody_drives(home: Path) -> None:
     made = RunBuilder(home / "runs")
     made.attempt("j00001")
@@ -133,6 +136,7 @@ def test_results_that_were_not_loaded(home: Path) -> None:
     assert "loaded into another database" in told(home, "runs")[made.run].found
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("After `hpcq db load RUN`, which hpcq doctor asks for, the run is no trouble any more.")
 def test_what_the_doctor_asks_for_helps(home: Path) -> None:
     made = finished(home)
@@ -144,6 +148,7 @@ def test_what_the_doctor_asks_for_helps(home: Path) -> None:
     assert [one for one in told(home, "runs").values() if one.state == "bad"] == []
 
 
+@pytest.mark.heavy
 def test_a_database_that_is_none_or_old_or_torn(home: Path) -> None:
     path = home / "results.db"
     path.write_text("no database" * 100)

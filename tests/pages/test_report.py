@@ -93,6 +93,7 @@ def nodes_and_sizes(tmp_path: Path) -> RunBuilder:
     return RunBuilder(tmp_path / "runs", pairs=pairs, tests=(*tests, ("tcp_pingpong", {"message_bytes": 1})))
 
 
+@pytest.mark.heavy
 def test_a_complete_run(tmp_path: Path) -> None:
     builder = nodes_and_sizes(tmp_path)
     builder.everything()
@@ -147,6 +148,7 @@ def test_a_slow_node_stands_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "alpha: n4 is an end of 8 of these 8 pairs." in page.text
 
 
+@pytest.mark.heavy
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>"
     builder = RunBuilder(tmp_path / "runs", campaign=name, pairs=(("n1", "n2"), ("n2", "{{ 7*7 }}"), ("n3\"'&", "n1")))

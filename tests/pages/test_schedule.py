@@ -120,6 +120,7 @@ def test_times_that_cannot_be(when: str) -> None:
         schedule.new_entry("x", "crontab", when, ["status"], Path())
 
 
+@pytest.mark.heavy
 def test_ticks_do_not_pile_up(home: Path) -> None:
     assert run(["schedule", "add", "kernels", "--when", "1h", "--with", "crontab", "--", "kernels"]) == 0
     assert schedule.tick("kernels") == 0

@@ -103,6 +103,7 @@ def test_a_node_that_was_away_came_up_then_and_one_whose_job_ended_did_not(tmp_p
         assert (seen["pbn3"].started_utc or "")[:4] == time.strftime("%Y", time.gmtime())
 
 
+@pytest.mark.heavy
 def test_a_node_that_is_not_heard_is_said_to_be_that(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"sleep_s": 0.0}, nodes={"pbn1": {"down": True, "comment": "node down: communication closed"}})

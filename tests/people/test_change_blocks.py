@@ -12,6 +12,7 @@ from tests.people.nights import PAIRS, Asked
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Changes of one node at one moment are one block with what differs.")
 def test_one_block_per_node_moment_and_cause(ask: Asked) -> None:
     found = ask.json("regressions", "--since", "15d", expect=3)

@@ -31,6 +31,7 @@ def judged(tmp_path: Path) -> Path:
     return made.database
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq nodes --verdicts --exit-code ends with 0 only for a node whose last verdict is a pass.")
 def test_the_exit_code_of_a_node(judged: Path) -> None:
     codes = {node: run(["nodes", node, "--verdicts", "--exit-code", "--db", str(judged)]) for node in ("n1", "n2", "n3", "n4")}
@@ -38,6 +39,7 @@ def test_the_exit_code_of_a_node(judged: Path) -> None:
     assert run(["nodes", "n2", "--verdicts", "--db", str(judged)]) == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The health file names every node of a cluster, those without a verdict too.")
 def test_the_file_has_every_node(judged: Path, tmp_path: Path) -> None:
     assert run(["health", "write", str(tmp_path / "health"), "--db", str(judged)]) == 0
@@ -60,6 +62,7 @@ def script(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return path
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Slurm's HealthCheckProgram drains a node that failed, once, and asks Slurm nothing about the others.")
 def test_slurms_health_check_drains_what_failed_and_nothing_else(
     judged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -89,6 +92,7 @@ def test_slurms_health_check_drains_what_failed_and_nothing_else(
     assert (code, "cannot be read: this node was not checked" in said) == (1, True)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The check for NHC fails on a node that failed, with the reason.")
 def test_the_check_for_nhc_dies_with_the_reason(judged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["health", "write", str(tmp_path / "health"), "--db", str(judged)]) == 0

@@ -55,6 +55,7 @@ def options_of(verb: str, module: str) -> list[click.Option]:
     return [one for one in command.params if isinstance(one, click.Option) and one.name not in {"database", "as_json"}]
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("No option is ignored: what a view does not use is refused.")
 @pytest.mark.parametrize("verb", VIEWS)
 def test_what_a_view_does_not_use_is_refused(
@@ -237,6 +238,7 @@ def test_each_option_makes_the_answer_smaller(
         assert 0 < counted(*_typed([name])) < every, name
 
 
+@pytest.mark.heavy
 def test_series_of_each_option_are_those_of_its_results(two_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with reading(two_runs) as database:
         series_of = dict(database.execute("SELECT result_id, series_id FROM v_results").fetchall())

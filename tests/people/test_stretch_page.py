@@ -80,6 +80,7 @@ def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, m
         assert page.verdict is not Verdict.PASS or not accused
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("The page of a node judges the series of that node only.")
 @pytest.mark.promise("The facts of a node stand on its page in their units.")
 def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Path) -> None:
@@ -103,6 +104,7 @@ def test_calm_series_pass_and_a_stretch_without_runs_does_not(nights: History, t
     assert "Nothing was planned in this stretch." in words_of(tmp_path / "empty.html")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Of many nodes the page of a stretch shows the slowest twenty, and folds the others.")
 def test_many_nodes_are_folded(tmp_path: Path) -> None:
     made = History(tmp_path, pairs=tuple((f"n{number}", f"n{number + 1}") for number in range(1, 25)))
@@ -111,6 +113,7 @@ def test_many_nodes_are_folded(tmp_path: Path) -> None:
     assert "<details><summary>5 more nodes</summary>" in (tmp_path / "page.html").read_text("utf-8")
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A node that the ledger calls failed makes its page FAIL.")
 def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tmp_path: Path) -> None:
     database = tmp_path / "results.db"

@@ -54,6 +54,7 @@ def test_a_wrapper_that_prints_leaves_the_submission_open_and_the_tag_finds_it(
     )
 
 
+@pytest.mark.heavy
 def test_a_submit_command_that_a_signal_ended_is_no_refusal(slurm: SimulatedSlurm, site: Site) -> None:
     slurm.control(set={"killed_answers": 1})
     answer = site.submit("killed", "sleep 300")
@@ -85,6 +86,7 @@ def test_a_job_of_somebody_else_with_our_id_is_neither_read_nor_ended(slurm: Sim
         assert slurm.control()["states"] == {f"{user} RUNNING": 1}, "it is not ours to end"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A job with our id and our name, of another user, is not believed.")
 def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
@@ -97,6 +99,7 @@ def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site
         assert (report.state, "job 1 is" in report.reason) == (JobState.UNKNOWN, True)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A malformed job id affects no query and no command for other jobs.")
 def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
@@ -107,6 +110,7 @@ def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site:
     assert reports["unknown"].reason == "'unknown' is no id of this scheduler"
 
 
+@pytest.mark.heavy
 def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
     evil = JobKey(f"1; touch {tmp_path}/pwned", "x")
     for command in (site.scheduler.poll_command([evil]), site.scheduler.history_command([evil]) or ""):
@@ -158,6 +162,7 @@ def test_what_a_refusal_proves(code: int, words: str, fate: Fate) -> None:
     assert [answer.refused, answer.limited, answer.undetermined, answer.unsure].count(True) == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("After a limit the rest of a wave is not submitted.")
 def test_after_a_limit_the_rest_of_the_wave_is_not_tried(slurm: SimulatedSlurm, site: Site) -> None:
     slurm.control(set={"submit_limit": 1})
@@ -194,6 +199,7 @@ def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tm
     assert slurm.control()["calls"]["squeue"] == 5 + 1 + 1 + 2
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("A look at one's own jobs makes the controller send no job of others.")
 def test_a_look_at_our_jobs_makes_the_controller_send_ours_alone(slurm: SimulatedSlurm, site: Site) -> None:
     for _ in range(20):
@@ -206,6 +212,7 @@ def test_a_look_at_our_jobs_makes_the_controller_send_ours_alone(slurm: Simulate
     assert slurm.control()["rows"]["squeue"] - before <= 2 * 2, "several ids would load the whole table"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Leaves and reservations are expanded without a process each.")
 def test_many_reservations_and_leaves_cost_one_command_each(slurm: SimulatedSlurm, site: Site) -> None:
     """Lists of nodes are expanded here: `scontrol show hostnames` for each would be a process each."""

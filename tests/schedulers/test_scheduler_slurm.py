@@ -53,6 +53,7 @@ def test_many_jobs_in_one_submission_and_one_poll(site: Site) -> None:
         assert site.wait(scheduler_job_id, *TERMINAL).state is JobState.COMPLETED
 
 
+@pytest.mark.long
 def test_a_job_that_cannot_start_in_time_removes_itself(site: Site) -> None:
     """As at the end of a campaign's hours: `--deadline` is when the job would have to end."""
     first = site.submit("first", "sleep 300")

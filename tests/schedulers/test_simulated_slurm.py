@@ -40,6 +40,7 @@ def test_the_time_limit(site: Site) -> None:
     the_time_limit_ends_a_job(Site(site.scheduler, site.folder, HEAD))
 
 
+@pytest.mark.heavy
 def test_nodes_that_cannot_be_used_say_why(site: Site) -> None:
     site.scheduler.transport.sh(
         "scontrol update nodename=n0001 state=drain reason=disk; scontrol update nodename=n0002 state=maint"

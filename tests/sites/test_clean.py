@@ -67,6 +67,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq clean keeps a run that has not ended, or that has a job in the queue.")
 @pytest.mark.promise("hpcq clean keeps runs that the run folders here do not know, unless it is told otherwise.")
 def test_only_runs_that_ended_may_go_and_each_other_says_why_it_stays(cluster: Cluster) -> None:
@@ -80,6 +81,7 @@ def test_only_runs_that_ended_may_go_and_each_other_says_why_it_stays(cluster: C
     assert set(kept) == {ENDED, LIVE, UNENDED, UNKNOWN, YOUNG}
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq clean touches only run folders and follows no link.")
 def test_what_is_removed_is_that_and_nothing_else(cluster: Cluster) -> None:
     found = run_folders(cluster.site.cluster, cluster.site.scheduler, cluster.runs, 30 * DAY_S)
@@ -110,6 +112,7 @@ def test_a_work_directory_that_cannot_be_listed_is_an_error_and_none_is_none(clu
         cluster.look()
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("hpcq clean touches only run folders and follows no link.")
 def test_a_link_in_place_of_a_run_is_not_followed(cluster: Cluster, tmp_path: Path) -> None:
     precious = tmp_path / "precious"

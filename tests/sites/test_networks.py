@@ -123,6 +123,7 @@ def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.Capt
     assert "<td>eth (eth0)</td>" in page.read_text()
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Prometheus, JUnit and Markdown exports name the network where a cluster has several.")
 def test_exports_name_the_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder = RunBuilder(tmp_path / "runs", interface="ib0")

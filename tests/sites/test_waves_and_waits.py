@@ -87,6 +87,7 @@ def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: 
     assert ("j00001", "completed") in site.ends(), "another try follows; an operator's cancel would be final"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("Many jobs that a scheduler has forgotten cost one claim, one order and one request to end.")
 def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
     """A controller back on an old state forgets all jobs at once: it is not asked for each of them."""

@@ -109,6 +109,7 @@ def test_a_locked_database_loses_nothing(builder: RunBuilder, path: Path, monkey
     assert load_run(path, builder.path).complete
 
 
+@pytest.mark.heavy
 def test_a_full_disk_loses_nothing(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = RunBuilder(tmp_path / "runs", counter_count=500)
     builder.everything()

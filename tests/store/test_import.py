@@ -168,6 +168,7 @@ def test_importing_twice_changes_nothing(site: Importing) -> None:
     assert site.database.read_bytes() == before
 
 
+@pytest.mark.heavy
 def test_a_file_that_has_grown_adds_its_new_rows(site: Importing) -> None:
     rows = nights(3)
     site.bring(rows[:100])
@@ -329,6 +330,7 @@ def test_a_kernel_of_hpcq_keeps_its_own_metrics(site: Importing) -> None:
     assert found["osu_latency"] == "half_round_trip_ns"
 
 
+@pytest.mark.heavy
 @pytest.mark.promise("An import never touches a run that hpcq measured.")
 def test_a_run_that_hpcq_measured_is_not_touched(site: Importing) -> None:
     measured = RunBuilder(site.folder / "runs")
@@ -403,6 +405,7 @@ def test_pruned_results_are_known_again(site: Importing) -> None:
     assert site.count("metric") == 0
 
 
+@pytest.mark.heavy
 def test_imports_merge_and_prune_and_rejudge_like_others(site: Importing, tmp_path: Path) -> None:
     site.bring(nights(2))
     other = Importing(tmp_path / "other", site.capsys)

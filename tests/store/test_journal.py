@@ -140,6 +140,7 @@ def test_a_driver_that_was_taken_for_dead_writes_nothing_more(path: Path) -> Non
     assert path.with_name("journal.jsonl.writer").is_symlink(), "the other driver's link stays"
 
 
+@pytest.mark.heavy
 def test_the_lock_of_a_killed_writer_is_free(path: Path) -> None:
     code = """
         import sys, time

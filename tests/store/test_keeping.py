@@ -97,6 +97,7 @@ def test_baselines_keep_their_past(history: History, say: Any) -> None:
     say("compare", "baseline:none", "latest", expect=2)
 
 
+@pytest.mark.heavy
 def test_events_and_remarks_explain_changes(history: History, say: Any) -> None:
     when = ["--at", "2026-11-05T03:00", "--until", "2026-11-05T23:00"]
     for _ in range(2):

@@ -84,6 +84,7 @@ def test_a_newer_rule_is_no_change_of_the_machine(tmp_path: Path, capsys: pytest
     }
 
 
+@pytest.mark.heavy
 def test_the_verb_says_what_it_did(history: History, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["db", "rejudge", "--db", str(history.database)]) == 0
     assert "0 results judged" in capsys.readouterr().err
@@ -103,6 +104,7 @@ def test_points_are_the_same_before_and_after_pruning(tmp_path: Path) -> None:
     assert rows(made, query) == before
 
 
+@pytest.mark.heavy
 def test_latest_facts_are_of_the_last_reading(history: History) -> None:
     query = "SELECT value FROM v_latest_facts WHERE node = 'n2' AND fact = 'nic.eth0.mtu_bytes'"
     assert rows(history, query) == [(1300,)]

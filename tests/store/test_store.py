@@ -75,6 +75,7 @@ def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: 
     assert first.raw_file == "alpha/jobs/j00001/1/t1-r1.json"
 
 
+@pytest.mark.heavy
 def test_loading_twice_changes_nothing(builder: RunBuilder, database: Path) -> None:
     builder.everything()
     load(database, builder)
@@ -84,6 +85,7 @@ def test_loading_twice_changes_nothing(builder: RunBuilder, database: Path) -> N
     assert dump(database) == before
 
 
+@pytest.mark.heavy
 def test_two_clusters_side_by_side_are_one_run(builder: RunBuilder, database: Path) -> None:
     other = builder.other_cluster("beta")
     builder.everything()
@@ -96,6 +98,7 @@ def test_two_clusters_side_by_side_are_one_run(builder: RunBuilder, database: Pa
     assert json.loads(json.dumps(report.to_json()))["run"] == builder.run
 
 
+@pytest.mark.heavy
 def test_facts_are_stored_once(builder: RunBuilder, database: Path, tmp_path: Path) -> None:
     builder.everything()
     load(database, builder)
