@@ -36,6 +36,7 @@ from hpcq.judge.levels import (
 )
 from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, OverTime, Told
 from hpcq.judge.values import NOBODY, Floats, Values
+from hpcq.kernels import Better
 
 #: What a site bears: 1 false morning per 100 nights.
 FALSE_MORNINGS = 0.01
@@ -496,7 +497,7 @@ class Watched:
         count = int(self.counted[thing][told.since :, told.thing].sum())
         state = State.TOLD if told.ended is None else State.ENDED
         seen_nights = int((self.counted[thing][told.since :, told.thing] > 0).sum())
-        reason = _words(thing, effect, count, seen_nights)
+        reason = _words(thing, effect, count, seen_nights, grows=self._grows(tests))
         if told.from_start:
             reason = reason.replace("worse than before", "worse than its peers since it was first measured")
         if told.drifted:
@@ -521,9 +522,13 @@ class Watched:
         effect = _effect(shift[tests], (scale / np.sqrt(np.maximum(nights, 1)))[tests])
         count = int(self.counted[thing][since:, index].sum())
         seen_nights = int((self.counted[thing][since:, index] > 0).sum())
-        reason = _words(thing, effect, count, seen_nights)
+        reason = _words(thing, effect, count, seen_nights, grows=self._grows(tests))
         names = self._test_names(tests)
         return Cause(thing, self.names(thing, index), names, State.SUSPECTED, since, None, None, effect, count, reason)
+
+    def _grows(self, tests: Indices) -> bool:
+        """Whether all of these tests get larger as they get worse, as latencies do."""
+        return all(self.values.tests[test].better is Better.LOWER for test in tests)
 
     def _test_names(self, tests: Indices) -> tuple[str, ...]:
         return tuple(self.values.tests[test].name for test in tests)
@@ -631,8 +636,11 @@ _SEEN = {
 }
 
 
-def _words(thing: Thing, effect: Effect, jobs: int, nights: int) -> str:
-    found = "no valid result" if effect.ratio == 0 else f"{100 * (1 - effect.ratio):.1f} % worse than before"
+def _words(thing: Thing, effect: Effect, jobs: int, nights: int, *, grows: bool) -> str:
+    """grows: the values got larger: what was measured is 30 % above before where it is said to be 30 % worse."""
+    found = "no valid result"
+    if effect.ratio > 0:
+        found = f"{100 * (1 / effect.ratio - 1 if grows else 1 - effect.ratio):.1f} % worse than before"
     counted = f"{jobs} job{'s' if jobs != 1 else ''} on {nights} night{'s' if nights != 1 else ''}"
     return f"{found}, {_SEEN[thing]}, in {counted}"
 

@@ -25,15 +25,18 @@ def importing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Importing:
     return Importing(tmp_path, capsys)
 
 
-def rows_of(values: Values) -> list[str]:
-    """Lines of a file for `hpcq import`: one run per night, throughput around 200 Mbit/s."""
+def rows_of(values: Values, *, latencies: bool = False) -> list[str]:
+    """Lines of a file for `hpcq import`: one run per night, throughput around 200 Mbit/s, or latencies around 10 us."""
     found: list[str] = []
     for place in np.argsort(values.night, kind="stable"):
         night = int(values.night[place])
         at = FIRST + dt.timedelta(days=night, seconds=len(found) % 3600)
         ends = f"{values.nodes[values.client[place]]},{values.nodes[values.server[place]]}"
         value = 2e8 * float(np.exp(values.value[place]))
-        found.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night:03d},site_bw,{ends},rate,{value:.0f},bps,higher")
+        test, told = "site_bw", f"rate,{value:.0f},bps,higher"
+        if latencies:
+            test, told = "site_lat", f"latency,{2000 / value:.6g},s,lower"
+        found.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night:03d},{test},{ends},{told}")
     return found
 
 
@@ -134,6 +137,22 @@ def test_the_level_of_a_node_is_its_own_and_not_that_of_a_slow_partner(importing
     levels = {one["node"]: one["level_ratio"] for one in rows}
     assert levels.pop("n0003") < 0.55
     assert min(levels.values()) > 0.94
+
+
+def test_latencies_of_a_node_that_are_a_third_longer_are_told_as_a_third(importing: Importing) -> None:
+    importing.bring(rows_of(draw(Site(16, 41, "gauss1", "fixed", fault=Fault("node", 0.25, 30)), seed=4), latencies=True))
+    (cause,) = causes(importing, 3)
+    assert cause["ratio"] == pytest.approx(0.75, abs=0.01)
+    assert float(cause["reason"].split(" % worse than before, ")[0]) == pytest.approx(100 / 0.75 - 100, abs=1.5)
+
+
+def test_blame_of_one_night_does_not_take_back_what_it_tells(importing: Importing) -> None:
+    """The node met one other tonight, and nobody is named by that; the nights before name it."""
+    importing.bring(rows_of(draw(Site(12, 60, "gauss2", "each_run", fault=Fault("node", 0.3, 54)), seed=4)))
+    said = importing.words("blame", expect=3)
+    assert "told: node alpha/n0003" in said
+    assert "Nobody is named by these results alone; what is told above rests on earlier nights, too." in said
+    assert "Nobody is named." not in said
 
 
 @pytest.mark.heavy

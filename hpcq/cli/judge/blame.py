@@ -68,6 +68,7 @@ def verdicts_of(found: Mapping[str, Blame], read: RunTables | None, standing: St
 
 def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: Standing | None) -> None:
     """Print how much was judged, then the outcome test by test. read, standing: of runs; None for a file."""
+    told = standing is not None and any(one.is_told for one in standing.causes)
     if read is not None:
         from hpcq.analysis.gates import failed_lines
 
@@ -83,7 +84,7 @@ def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: St
     for test, one in found.items():
         if test:
             print_words(f"{test}:")
-        print_blame(one, read.units.get(test) if read is not None else None, in_run=standing is not None)
+        print_blame(one, read.units.get(test) if read is not None else None, in_run=standing is not None, told=told)
         if read is not None and test in read.sleep:
             print_words(f"idle   {read.sleep[test]}: waking is part of these times, and one level per job is no slow link")
 
@@ -160,8 +161,11 @@ def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standi
     return merged
 
 
-def print_blame(found: Blame, unit: str | None, *, in_run: bool) -> None:
-    """Print the outcome of one test. unit: of its values; None for a file. in_run: of one run whose nights came before."""
+def print_blame(found: Blame, unit: str | None, *, in_run: bool, told: bool) -> None:
+    """Print the outcome of one test. unit: of its values; None for a file. in_run: of one run whose nights came before.
+
+    told: something was named before, by all nights.
+    """
     if found.healthy_value is not None and found.noise_ratio is not None:
         print_words(
             f"{count_of(found.result_count, 'result')}; a healthy pair gets {human(found.healthy_value, unit)}, "
@@ -172,7 +176,9 @@ def print_blame(found: Blame, unit: str | None, *, in_run: bool) -> None:
     for culprit in found.together:
         print_words(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
     if not (found.groups or found.nodes or found.links or found.together):
-        print_words("Nobody is named." if found.undecided else _nobody_is_slow(found, " next to the others" if in_run else ""))
+        alone = "Nobody is named by these results alone; what is told above rests on earlier nights, too." if told else None
+        nobody = "Nobody is named." if found.undecided else _nobody_is_slow(found, " next to the others" if in_run else "")
+        print_words(alone or nobody)
     if found.noise_count:
         print_words(
             f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
