@@ -30,7 +30,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from hpcq import nodelist, units
-from hpcq.definition.budget import Hours
+from hpcq.definition.model import Hours
 from hpcq.errors import DATABASE_HEAD, UserError
 from hpcq.kernels import read_quantity, unknown_name
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import nodelist
-from hpcq.definition.described import know_described
+from hpcq.definition.find import know_described
 from hpcq.errors import UserError
 from hpcq.imports.values import (
     ImportedTest,

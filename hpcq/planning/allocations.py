@@ -19,8 +19,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcq.definition.budget import Budget
-from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern, Test, launched, running
+from hpcq.definition.model import (
+    Allocation,
+    AllocationKind,
+    Budget,
+    Campaign,
+    Cluster,
+    Concurrency,
+    Pattern,
+    Test,
+    launched,
+    running,
+)
 from hpcq.kernels import expected_s
 from hpcq.planning.make_plan import fit_campaign, fit_plan, make_plan, refuse_large_sets, refuse_where_not_taken
 from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair, without_sets

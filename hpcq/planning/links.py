@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.model import (
     LINKS,
     AllocationKind,
+    Budget,
     Campaign,
     Directions,
     Link,

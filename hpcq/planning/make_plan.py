@@ -23,11 +23,11 @@ from hpcq.definition.model import (
     PairChoice,
     Pattern,
     Test,
+    interface_at,
     of_nodes,
     of_set,
     running,
 )
-from hpcq.definition.networks import interface_at
 from hpcq.errors import UserError
 from hpcq.kernels import expected_s
 from hpcq.planning.pairs import Pair, by_fabric, lap_length, make_pairs

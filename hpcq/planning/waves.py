@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from hpcq.definition.budget import Budget
+from hpcq.definition.model import Budget
 from hpcq.planning.plan import PlannedPair
 
 

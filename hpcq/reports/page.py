@@ -19,7 +19,7 @@ from hpcq.analysis.distances import distances
 from hpcq.analysis.expected import Around, around, test_of
 from hpcq.analysis.gates import judge_run
 from hpcq.analysis.run_verdict import RunVerdict, run_verdict
-from hpcq.definition.described import know_texts
+from hpcq.definition.find import know_texts
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, Peer, kernels, size_text
 from hpcq.reports.links import Links

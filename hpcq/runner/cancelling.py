@@ -16,10 +16,10 @@ from hpcq.errors import HeldError, HpcqError
 from hpcq.run_folder.journal import Attempt, fold, read_journal
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.failure_marks import marked
 from hpcq.runner.link import link_group
 from hpcq.runner.live import status_of
 from hpcq.runner.site.place import place
+from hpcq.runner.workflow import marked
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobKey, JobReport, JobState
 

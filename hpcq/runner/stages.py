@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hpcq.clock import Clock
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Campaign, Cluster
+from hpcq.errors import HpcqError
 from hpcq.planning.allocations import Basis
-from hpcq.planning.links import plan_cluster
+from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, read_json, write_text
@@ -26,7 +30,8 @@ from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidde
 from hpcq.runner.queue.run_state import ClusterState, Record, summary
 from hpcq.runner.site.build import account_folder, build_toolchains, build_what_can, check_description, write_build
 from hpcq.runner.site.checking import clean_by_age
-from hpcq.runner.site.place import ClusterSite, nodes_now, place
+from hpcq.runner.site.place import ClusterSite, check_definitions, nodes_now, place, reach, scheduler_of
+from hpcq.scheduler.base import JobLimits
 
 Say = Callable[[str], None]
 
@@ -146,3 +151,57 @@ def report(run: RunFolder, database: Path) -> Path:
 
     write_report(database, run.run, run.report)
     return run.report
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# `hpcq plan`: the plans of a campaign, made from the present nodes and not written.
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Plans of clusters and links; failures: why a cluster or a link has none."""
+
+    plans: list[Plan] = field(default_factory=list)
+    failures: list[HpcqError] = field(default_factory=list)
+
+
+def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> Preview:
+    """Plan every cluster and link. One that cannot be reached or planned does not keep the others from it.
+
+    Raises UserError for bad files: then nothing can be planned.
+    """
+    campaign, paths = check_definitions(campaign_path, cluster_folders)
+    found = Preview()
+    limits: dict[str, JobLimits] = {}
+    clusters = {name: campaign.narrowed(read_cluster(path)) for name, path in paths.items()}
+    for cluster in clusters.values():
+        try:
+            plan, limits[cluster.name] = _plan(campaign, cluster)
+            found.plans.append(plan)
+        except HpcqError as error:
+            found.failures.append(error)
+    made = {plan.cluster: plan for plan in found.plans}
+    for link in campaign.links:
+        names = (link.from_cluster, link.to_cluster)
+        if not set(names) <= set(made):
+            lost = ", ".join(name for name in names if name not in made)
+            found.failures.append(
+                HpcqError(f"{link.name}: not planned, because {lost} is not", "see the error of that cluster")
+            )
+            continue
+        try:
+            linked = plan_link(campaign, link, (made[names[0]], made[names[1]]), {name: limits[name] for name in names})
+            for name in names:
+                refuse_beyond_budget(campaign, campaign.budget_on(clusters[name]), linked, made[name])
+            found.plans.append(linked.plan)
+        except HpcqError as error:
+            found.failures.append(error)
+    return found
+
+
+def _plan(campaign: Campaign, cluster: Cluster) -> tuple[Plan, JobLimits]:
+    scheduler = scheduler_of(cluster, reach(cluster))
+    refuse_where_forbidden(cluster, scheduler)
+    nodes = nodes_now(scheduler)
+    limits = scheduler.job_limits()
+    return plan_cluster(campaign, Basis(cluster, nodes, "preview", campaign.seed_of("preview"), limits)), limits

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.budget import Budget
-from hpcq.definition.files.campaign import read_campaign
-from hpcq.definition.model import Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
-from hpcq.definition.networks import NETWORK_INSTEAD
+from hpcq.definition.files.campaign import NETWORK_INSTEAD, read_campaign
+from hpcq.definition.model import Budget, Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
 from hpcq.kernels import kernel
 from tests.definition.definition_texts import (
     GOOD,

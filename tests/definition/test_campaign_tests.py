@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition import read_campaign
-from hpcq.definition.described import list_described
+from hpcq.definition.find import list_described
 from hpcq.definition.model import Pattern
 from hpcq.errors import UserError
 from hpcq.gate_kinds import GateAgainst, gate_kinds

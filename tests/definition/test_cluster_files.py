@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Connection, Mpi, Ports
+from hpcq.definition.model import Budget, Connection, Mpi, Ports
 from hpcq.errors import UserError
 from tests.definition.definition_texts import GOOD, SLURM, TESTS, cluster_says, here, read, read_alpha
 

@@ -12,8 +12,7 @@ import pytest
 from hpcq import assets
 from hpcq.definition import find_campaign, find_cluster, list_clusters, read_campaign, read_cluster
 from hpcq.definition.checking import read_document
-from hpcq.definition.files.reference import SECTIONS, table, with_tables
-from hpcq.definition.files.schema import campaign_schema, cluster_schema
+from hpcq.definition.files.reference import SECTIONS, campaign_schema, cluster_schema, table, with_tables
 from hpcq.errors import UserError
 from hpcq.kernels import expected_s, kernels
 from hpcq.nodelist import expand

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency
+from hpcq.definition.model import Allocation, AllocationKind, Budget, Campaign, Cluster, Concurrency
 from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, nodes_of, plan_allocations, rounds_of
 from hpcq.planning.plan import Plan, PlannedPair

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
-from hpcq.definition.model import PairChoice, Pattern
+from hpcq.definition.model import Budget, PairChoice, Pattern
 from hpcq.errors import UserError
 from hpcq.planning.allocations import choose_allocations
 from hpcq.planning.make_plan import make_plan

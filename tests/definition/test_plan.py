@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from hpcq.cli.run.campaigns import print_plan
-from hpcq.definition.budget import Budget
+from hpcq.cli.campaigns import print_plan
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Campaign, Cluster, NodeChoice, PairChoice, Pattern
+from hpcq.definition.model import Budget, Campaign, Cluster, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hpcq import assets
-from hpcq.definition.budget import Hours
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Hours
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.make_plan import make_plan
 from hpcq.render import directive_value, launch_word, render, render_text, shell_word, with_code

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hpcq.cli.read.facts import facts
-from hpcq.cli.read.show import show
+from hpcq.cli.facts import facts
+from hpcq.cli.show import show
 from hpcq.errors import UserError
 from hpcq.evidence.judge import judge, rules_table
 from hpcq.reports.page import write_report
@@ -309,6 +309,6 @@ def test_documented_queries_run(loaded: Loaded, number: int) -> None:
 
 @pytest.mark.heavy
 def test_reading_imports_nothing_heavy() -> None:
-    script = "import sys, hpcq.cli.read.show, hpcq.cli.read.facts, hpcq.store.read.evidence_queries; print(*sys.modules)"
+    script = "import sys, hpcq.cli.show, hpcq.cli.facts, hpcq.store.read.evidence_queries; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"numpy", "pydantic", "snakemake", "jinja2", "ruamel", "hpcq.evidence.rules"} & set(done.stdout.split())

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hpcq.definition.budget import Budget
+from hpcq.definition.model import Budget
 from hpcq.planning.pairs import make_pairs
 from hpcq.planning.plan import PlannedPair
 from hpcq.planning.waves import ActiveJob, choose_wave

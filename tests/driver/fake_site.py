@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Test
+from hpcq.definition.model import Budget, Test
 from hpcq.planning.plan import Cost, Goals, Plan
 from hpcq.run_folder.journal import Event, Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_json

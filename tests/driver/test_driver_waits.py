@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.cli.run.campaigns import print_status
-from hpcq.definition.budget import Budget
+from hpcq.cli.campaigns import print_status
+from hpcq.definition.model import Budget
 from hpcq.errors import HeldError, SchedulerError, TransportError
 from hpcq.runner.cancelling import cancel_run, still_there
 from hpcq.runner.live import status_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpcq.definition.budget import Budget, Hours
 from hpcq.definition.checking import read_hours
+from hpcq.definition.model import Budget, Hours
 
 pytestmark = pytest.mark.fast
 

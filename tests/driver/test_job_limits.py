@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Budget
 from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, plan_allocations
 from hpcq.planning.make_plan import fit_link

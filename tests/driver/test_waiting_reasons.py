@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcq.definition.budget import Budget
+from hpcq.definition.model import Budget
 from hpcq.run_folder.journal import Attempt
 from hpcq.runner.queue.yield_policy import YieldPolicy
 from hpcq.scheduler.slurm.reading import read_wait

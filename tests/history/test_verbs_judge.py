@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hpcq.analysis.blame_tables import RunTables
-from hpcq.cli.judge.blame import verdicts_of
+from hpcq.cli.blame import verdicts_of
 from hpcq.cli.main import run
-from hpcq.cli.read.results import print_run
+from hpcq.cli.results import print_run
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.accept import accepting
 from hpcq.verdict.words import Verdict

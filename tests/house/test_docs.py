@@ -255,7 +255,7 @@ def test_a_column_of_results_is_a_change_in_two_files() -> None:
     """The diff in CONTRIBUTING.md fits these files, wherever its lines stand by now, and what comes out is Python."""
     [diff] = re.findall(r"^```diff\n(.*?)^```$", (REPOSITORY / "CONTRIBUTING.md").read_text(), re.M | re.S)
     files = re.split(r"^--- .*\n\+\+\+ b/(\S+)\n", diff, flags=re.M)[1:]
-    assert files[::2] == ["hpcq/store/query.py", "hpcq/cli/read/results.py"]
+    assert files[::2] == ["hpcq/store/query.py", "hpcq/cli/results.py"]
     for path, hunks in zip(files[::2], files[1::2], strict=True):
         text = (REPOSITORY / path).read_text()
         for hunk in re.split(r"^@@ .*\n", hunks, flags=re.M)[1:]:

@@ -213,7 +213,7 @@ def test_sql_stands_in_store_and_analysis_only() -> None:
 
 #: Words of each scheduler, and the files outside its package that may say them: the list of kinds, and help with examples.
 WORDS = {
-    "slurm": ("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", {"cli/main.py", "cli/run/lab.py"}),
+    "slurm": ("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", {"cli/main.py", "cli/lab.py"}),
     "torque": ("torque", set()),
     "pbs": (r"\bpbs|qsub|qstat|qdel|qalter|qrls|pbsnodes|pbsdsh|pbs_", {"definition/files/campaign.py"}),
 }

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from hpcq.cli.main import run
-from hpcq.definition.files.schema import campaign_schema, cluster_schema
+from hpcq.definition.files.reference import campaign_schema, cluster_schema
 
 pytestmark = [pytest.mark.fast, pytest.mark.heavy]
 

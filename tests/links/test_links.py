@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Budget
 from hpcq.errors import UserError
 from hpcq.planning import links
 from hpcq.planning.allocations import Basis

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.main import run as hpcq_main
-from hpcq.definition.described import know_folder, know_texts
 from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.find import know_folder, know_texts
 from hpcq.definition.kernel_file import kernel_of, read_kernel
 from hpcq.errors import UserError
 from hpcq.kernels import kernels, own_kernels

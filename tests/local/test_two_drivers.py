@@ -10,7 +10,7 @@ import pytest
 
 from hpcq.errors import HeldError, StoreError
 from hpcq.run_folder.paths import RunFolder
-from hpcq.runner.failure_marks import failures_of, marked
+from hpcq.runner.workflow import failures_of, marked
 from tests.local.local_desk import INSTANT, LocalDesk
 
 #: It leaves time to type something beside it, and ends by itself.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.cli.judge import accept as verb
+from hpcq.cli import accept as verb
 from hpcq.definition.derive import with_set
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.runner.accept.accepting import ClusterAcceptance, judged_collectives, not_covered, set_to_run

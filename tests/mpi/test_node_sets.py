@@ -10,10 +10,9 @@ import pytest
 
 from hpcq.analysis.change import _things
 from hpcq.cli.main import run as hpcq
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Campaign, Cluster, node_count
+from hpcq.definition.model import Budget, Campaign, Cluster, node_count
 from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.plan import Plan, coverage_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.cli.read.results import _confirmed, _print_second_looks
+from hpcq.cli.results import _confirmed, _print_second_looks
 from hpcq.store import query
 from hpcq.store.database import reading, transaction, writing
 from tests.history.histories import History

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli import output
+from hpcq.cli.campaigns import _ended_lines, progress_bar
 from hpcq.cli.output import Column, fitted, says_that_it_works, sparkline, wrapped
-from hpcq.cli.run.campaigns import _ended_lines, progress_bar
 from hpcq.runner.live import ClusterStatus, Watch
 from tests.history.histories import History
 from tests.kernels.kernel_programs import wait_for

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.fast
 #: Verb -> module with `_USED`, and by view what a person types for it.
 VIEWS = {
     "results": (
-        "read.results",
+        "results",
         {
             "--each": ["--each"],
             "--findings": ["--findings"],
@@ -37,9 +37,9 @@ VIEWS = {
             "the table of medians": [],
         },
     ),
-    "nodes": ("read.nodes", {"NODE": ["n2"], "--verdicts": ["--verdicts"], "the list of nodes": []}),
-    "runs": ("read.query", {"--cost": ["--cost"], "the list of runs": []}),
-    "history": ("judge.history", {"SERIES": ["tcp_stream/n1/n2"], "the list of series": []}),
+    "nodes": ("nodes", {"NODE": ["n2"], "--verdicts": ["--verdicts"], "the list of nodes": []}),
+    "runs": ("query", {"--cost": ["--cost"], "the list of runs": []}),
+    "history": ("history", {"SERIES": ["tcp_stream/n1/n2"], "the list of series": []}),
 }
 #: A value that every option with a value takes here.
 VALUES = {

@@ -93,7 +93,7 @@ def test_the_verb_takes_over_each_and_says_which_it_leaves(
             raise HpcqError("it broke")
         return 4
 
-    monkeypatch.setattr("hpcq.cli.run.campaigns._to_the_end", take)
+    monkeypatch.setattr("hpcq.cli.campaigns._to_the_end", take)
     assert hpcq(["resume", "--abandoned", "--runs", str(tmp_path)]) == 1
     assert taken == ["one", "two"]
     said = capsys.readouterr().err

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from hpcq import assets
-from hpcq.cli.keep.annotations import _person
+from hpcq.cli.annotations import _person
 from hpcq.clock import Clock
-from hpcq.definition.budget import Budget
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import NOBODY_ELSE, Trusted
+from hpcq.definition.model import NOBODY_ELSE, Budget, Trusted
 from hpcq.errors import HpcqError
 from hpcq.own_folder import HINT, secure
 from hpcq.runner.queue.account import HeldByJobs, SharedAccount

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.clock import Clock
-from hpcq.definition.budget import Budget
+from hpcq.definition.model import Budget
 from hpcq.errors import SchedulerError
 from hpcq.runner.queue import account as shared_account
 from hpcq.runner.queue.account import HeldByJobs, SharedAccount

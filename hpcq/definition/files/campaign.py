@@ -7,6 +7,7 @@ read_document -> types of every key (pydantic) -> tests against the kernels' own
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from hpcq import nodelist, units
-from hpcq.definition.budget import Budget
 from hpcq.definition.checking import (
     QUANTITY,
     BudgetSection,
@@ -42,14 +42,14 @@ from hpcq.definition.checking import (
     refuse,
     shown,
 )
-from hpcq.definition.described import know_described, know_texts
 from hpcq.definition.files.gates import GateSection, read_expect, read_gates
 from hpcq.definition.files.links import LinkSection, Places, placed, read_links
-from hpcq.definition.files.reservations import ReservationSection, named_reservation
+from hpcq.definition.find import know_described, know_texts
 from hpcq.definition.kernel_file import described_tests
 from hpcq.definition.model import (
     Allocation,
     AllocationKind,
+    Budget,
     Campaign,
     Concurrency,
     Directions,
@@ -65,7 +65,6 @@ from hpcq.definition.model import (
     of_nodes,
     seed_from,
 )
-from hpcq.definition.networks import IN_CLUSTER_FILES, check_bind_device
 from hpcq.kernels import (
     SIZE_OPTION,
     Kernel,
@@ -80,6 +79,90 @@ from hpcq.kernels import (
     unknown_name,
 )
 from hpcq.topology import read_topology
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which interface a campaign measures where a cluster has several networks.
+
+_BIND_DEVICES = ("bind_device", "client_bind_device", "server_bind_device")
+
+#: Keys of cluster files that people write into campaigns and tests, and what they then read: message and hint.
+NETWORK_INSTEAD = (
+    "not a key of campaigns or tests, whose clusters name theirs: must be network: NAME, a key of the campaign",
+    "the cluster file says which interface that is: networks: {NAME: eth0}",
+)
+#: An address belongs to one node, and a campaign has many: each end takes that of the interface on its own node.
+NO_ADDRESS = (
+    "not a key of campaigns or tests, which name no address: must be network: NAME, a key of the campaign",
+    "each end takes the address of networks: {NAME: eth0} in the cluster file; bind_device: eth0 keeps packets there",
+)
+IN_CLUSTER_FILES: Mapping[str, tuple[str, str]] = {
+    "interface": NETWORK_INSTEAD,
+    **dict.fromkeys(("bind", "bind_address", "source_address", "local_address"), NO_ADDRESS),
+}
+
+
+def check_bind_device(document: Document) -> None:
+    """Complain about tests whose bind_device is an address: it passes for a name, and no node has such an interface."""
+    entries = document.data.get("tests")
+    for no, entry in enumerate(entries if isinstance(entries, list) else []):
+        for place, value in _bind_devices(entry if isinstance(entry, dict) else {}):
+            at = ("tests", no, *place)
+            if _is_address(value) and document.clean(at):
+                said = f"{value!r} is an address: must be the name of an interface"
+                hint = "bind_device: eth0; an address belongs to one node, a name is that of an interface on each"
+                document.complain(at, said, hint)
+
+
+def _bind_devices(entry: Mapping[str, Any]) -> Iterator[tuple[Place, object]]:
+    columns = entry.get("zip")
+    lists: list[tuple[Place, object]] = [(("matrix",), entry.get("matrix"))]
+    lists += [(("zip", no), one) for no, one in enumerate(columns)] if isinstance(columns, list) else [(("zip",), columns)]
+    fixed = entry.get("parameters")
+    for name in _BIND_DEVICES:
+        if isinstance(fixed, dict) and name in fixed:
+            yield ("parameters", name), fixed[name]
+        for place, values in lists:
+            swept = values.get(name) if isinstance(values, dict) else None
+            for no, value in enumerate(swept if isinstance(swept, list) else []):
+                yield (*place, name, no), value
+
+
+def _is_address(value: object) -> bool:
+    try:
+        ipaddress.ip_address(value if isinstance(value, str) else "")
+    except ValueError:
+        return False
+    return True
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# `nodes.reservation` of a campaign file: an existing one, or one that hpcq makes for the run.
+#
+# nodes: {reservation: upkeep-7}
+# nodes: {reservation: {make: true, otherwise: without}}
+
+
+def named_reservation(value: object) -> object:
+    """Turn the short form into the long one."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class ReservationSection(Section):
+    """A reservation: the name of one that exists, or {make: true} for one of the run's own."""
+
+    name: Word | None = Field(default=None, description="A reservation that exists.")
+    make: bool = Field(default=False, description="hpcq reserves idle nodes, uses them and removes the reservation.")
+    otherwise: Literal["stop", "without"] = Field(
+        default="stop", description="With make, if you may not make one: stop before anything runs, or go on without."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ReservationSection:
+        if self.make == (self.name is not None):
+            found = "a name and make: true" if self.make else "no name and no make: true"
+            raise refuse(f"{found}: must be the name of a reservation that exists, or {{make: true}}")
+        return self
+
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The keys `allocation`, `concurrency`, `toolchains` and `transport` of a campaign file: what shares an allocation, and how

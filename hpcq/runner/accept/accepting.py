@@ -24,8 +24,7 @@ from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
 from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
-from hpcq.definition.model import Cluster, Pattern
-from hpcq.definition.networks import interface_at
+from hpcq.definition.model import Cluster, Pattern, interface_at
 from hpcq.errors import HpcqError, UserError
 from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, natural, nodes_of

@@ -20,8 +20,7 @@ from typing import Any
 
 from hpcq import nodelist
 from hpcq.clock import Clock
-from hpcq.definition.budget import Budget
-from hpcq.definition.model import NOBODY_ELSE, Cluster, Trusted
+from hpcq.definition.model import NOBODY_ELSE, Budget, Cluster, Trusted
 from hpcq.errors import TransportError
 from hpcq.own_folder import entering
 from hpcq.planning.waves import ActiveJob

@@ -17,8 +17,7 @@ from typing import Any
 
 from hpcq import nodelist
 from hpcq.clock import Clock
-from hpcq.definition.budget import Budget
-from hpcq.definition.model import Cluster
+from hpcq.definition.model import Budget, Cluster
 from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.nodelist import natural
 from hpcq.run_folder.journal import Attempt

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcq.definition.model import Cluster
-from hpcq.definition.networks import interface_at
+from hpcq.definition.model import Cluster, interface_at
 from hpcq.errors import HpcqError, SchedulerError
 from hpcq.nodelist import natural
 from hpcq.own_folder import HINT, entering, secure

@@ -95,7 +95,7 @@ def open_run(
     confirm: suspects are measured again in the same run. Raises StoreError if it cannot be written, UserError if something is
     already there.
     """
-    from hpcq.definition.described import described_paths
+    from hpcq.definition.find import described_paths
 
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     moment = dt.datetime.now(dt.UTC)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.clock import DriverTimes, utc_or_none
-from hpcq.definition.described import know_folder
+from hpcq.definition.find import know_folder
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.evidence.case import EvidenceVerdict, Judge, JudgedResult, no_judge

@@ -68,7 +68,7 @@ def export(  # noqa: PLR0917 - Click passes by name
         refuse_beside(f"--format {kind}", {"run", "kind", "target", *FILTERS})
     if kind not in OWN_FORMATS:
         exporter(kind)  # a broken one is told before anything is read
-    from hpcq.cli.read.results import selected
+    from hpcq.cli.results import selected
     from hpcq.exports import collect, fits_by_pair, rows
     from hpcq.store.database import reading
 

@@ -43,7 +43,7 @@ def check(files: tuple[str, ...], schema: str | None, cluster_folders: Sequence[
     """
     if schema is not None:
         refuse_beside("--schema", {"schema"})
-        from hpcq.definition.files.schema import campaign_schema, cluster_schema
+        from hpcq.definition.files.reference import campaign_schema, cluster_schema
 
         print_json(campaign_schema() if schema == "campaign" else cluster_schema())
         return Exit.OK

@@ -63,7 +63,7 @@ def kernels(context: click.Context, as_json: bool) -> int:
 @json_option
 def show(name: str, as_json: bool) -> int:
     """Show one kernel."""
-    from hpcq.definition.described import know_described
+    from hpcq.definition.find import know_described
     from hpcq.kernels import kernels as all_kernels
     from hpcq.kernels import unknown_name
 
@@ -92,7 +92,7 @@ def check(name: str, sample: Path, given: Sequence[str], exit_code: int | None, 
     \b
     Example: hpcq kernels check iperf3_tcp --sample iperf3.json
     """
-    from hpcq.definition.described import described_kernel
+    from hpcq.definition.find import described_kernel
 
     kernel = described_kernel(name)
     text, parameters = _read_sample(sample), _parameters(kernel, given)
@@ -111,7 +111,7 @@ def new(name: str, mpi: bool) -> int:
     \b
     Example: hpcq kernels new my_latency
     """
-    from hpcq.definition.described import write_skeleton
+    from hpcq.definition.find import write_skeleton
 
     path = write_skeleton(name, mpi=mpi)
     print_words(f"wrote {path}: fill it in, save an output of the program, then")
@@ -121,7 +121,7 @@ def new(name: str, mpi: bool) -> int:
 
 def _know_all() -> list[str]:
     """Register every description that can be read; returns what is wrong with the others."""
-    from hpcq.definition.described import know_described, list_described
+    from hpcq.definition.find import know_described, list_described
 
     unread = []
     for name in list_described():

@@ -1,6 +1,6 @@
 """`hpcq stage`: one stage of a run, as workflow/Snakefile calls it.
 
-A stage that fails leaves a marker (runner/failure_marks.py), so that `hpcq run` can report the error in its own words.
+A stage that fails leaves a marker (runner/workflow.py), so that `hpcq run` can report the error in its own words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import click
 
 from hpcq.cli.options import Verbs, database_option
 from hpcq.run_folder.paths import RunFolder, read_json, write_json
-from hpcq.runner.failure_marks import marked, say
+from hpcq.runner.workflow import marked, say
 
 
 def _absolute(context: click.Context, parameter: click.Parameter, value: Path) -> Path:  # noqa: ARG001 - Click's signature

@@ -12,7 +12,7 @@ import click
 from hpcq import units
 from hpcq.cli.options import Verbs, database_option, json_option, runs_option
 from hpcq.cli.output import Column, check_target, print_json, print_rows, print_words
-from hpcq.cli.read.results import RUN_COLUMNS
+from hpcq.cli.results import RUN_COLUMNS
 from hpcq.errors import Exit, UserError
 
 _LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.judge.regressions import pairs_json, print_change, print_pairs, whole_stretch
 from hpcq.cli.options import (
     FILTERS,
     NUMBER,
@@ -20,6 +19,7 @@ from hpcq.cli.options import (
     stretch,
 )
 from hpcq.cli.output import Column, as_mapping, print_json, print_rows, print_words, sparkline
+from hpcq.cli.regressions import pairs_json, print_change, print_pairs, whole_stretch
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:

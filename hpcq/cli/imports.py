@@ -129,7 +129,7 @@ def _sources(kind: str, files: Sequence[Path], maker: Maker, problems: Problems)
     others = {"jube": jube.read, "superbench": superbench.read, "pscheduler": pscheduler.read}
     if kind in others:
         return others[kind](files, maker, problems)
-    from hpcq.definition.described import described_kernel, list_described
+    from hpcq.definition.find import described_kernel, list_described
     from hpcq.kernels import unknown_name
 
     if kind not in list_described():

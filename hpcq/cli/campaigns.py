@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -34,10 +34,6 @@ from hpcq.runner.live import ClusterStatus, EndedTest, RunStatus, Watch
 from hpcq.runner.queue.run_state import powered_down_words
 from hpcq.units import count_of, plain
 from hpcq.visible import visible
-
-if TYPE_CHECKING:
-    from hpcq.run_folder.paths import RunFolder, read_json
-
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Print a plan for people.
@@ -477,7 +473,7 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     Example: hpcq plan campaigns/demo.yaml
     """
     from hpcq.definition.find import find_campaign
-    from hpcq.runner.preview import preview
+    from hpcq.runner.stages import preview
 
     found = preview(find_campaign(campaign), cluster_folders)
 
@@ -547,9 +543,8 @@ def _open(
 
 def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
     """Run the stages, to the end or to `target`. Returns what failed: the words of stages, else of the workflow itself."""
-    from hpcq.runner.failure_marks import failures_of
     from hpcq.runner.watch.doctor import holders_of
-    from hpcq.runner.workflow import leading, run_workflow
+    from hpcq.runner.workflow import failures_of, leading, run_workflow
 
     _say(f"run {run.run}: {near(run.path)}")
     try:
@@ -571,7 +566,7 @@ def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
 
 def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.cli.main import complain
-    from hpcq.cli.read.results import print_run
+    from hpcq.cli.results import print_run
     from hpcq.runner.live import status_of
 
     failures = _workflow(run)
@@ -590,7 +585,7 @@ def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
 def _tell_failures(run: RunFolder, database: Path, failures: list[HpcqError], *, as_json: bool) -> int:
     """Load and show what was measured before a failure, report all failures, and raise the last one."""
     from hpcq.cli.main import complain
-    from hpcq.cli.read.results import print_run
+    from hpcq.cli.results import print_run
     from hpcq.runner import stages
 
     try:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.judge.regressions import pairs_json
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
 from hpcq.cli.output import Column, print_json, print_rows, print_words, says_that_it_works, verdict_style
-from hpcq.cli.read.results import print_flaws
+from hpcq.cli.regressions import pairs_json
+from hpcq.cli.results import print_flaws
 from hpcq.errors import Exit
 from hpcq.nodelist import names_several, nodes_of
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hpcq.cli.judge.regressions import whole_stretch
 from hpcq.cli.options import Verbs, chosen_results, database_option, filter_options, since_option
 from hpcq.cli.output import check_target, print_words, write_out
+from hpcq.cli.regressions import whole_stretch
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:

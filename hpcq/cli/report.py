@@ -81,7 +81,7 @@ def report(  # noqa: PLR0917 - Click passes by name
                 "hpcq report --help",
             )
         return _stretch(database, since or _STRETCH, wanted, path, as_json=as_json)
-    from hpcq.cli.read.results import judge_selection
+    from hpcq.cli.results import judge_selection
     from hpcq.reports import write_report
     from hpcq.store.database import reading
 
