@@ -155,6 +155,7 @@ def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
         raise UnreadableError("output: nothing: must be what the description reads")
     if not (text.endswith("\n") or all(one.json for one in described.readings)):
         raise UnreadableError("output: ends within a line: must be whole lines")
+    _check_title(described, text)
     found = Read()
     rows: Mapping[int | None, Sequence[str]] = {None: ()}
     if described.table is not None:
@@ -167,6 +168,13 @@ def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
         except UnreadableError as error:
             found.complaints[size] = str(error)
     return found
+
+
+def _check_title(described: Described, text: str) -> None:
+    line, must_be = described.title or ("", "")
+    for match in re.finditer(line, text, re.MULTILINE) if line else ():
+        if re.fullmatch(must_be, match[1]) is None:
+            raise UnreadableError(f"output: it is of {shown(match[1])}: must be of {must_be}")
 
 
 def _check_words(table: Table | None, cells: Sequence[str]) -> None:
@@ -642,7 +650,7 @@ def _option(row: Mapping[str, Any]) -> Option:
 
 def _described(row: Mapping[str, Any]) -> Described:
     server, table, sizes = row["server"], row["table"], row["sizes"]
-    lists = {key: tuple(row[key]) for key in ("modules", "exit_codes", "failure_words", "sends_at_least")}
+    lists = {key: tuple(row[key]) for key in ("modules", "exit_codes", "failure_words", "sends_at_least", "title")}
     return Described(
         **{
             **row,

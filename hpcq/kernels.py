@@ -168,6 +168,8 @@ class Described:
     files: tuple[tuple[str, str], ...] = ()
     #: Files that it writes into this folder, as a pattern: read after its standard output. Empty: none.
     output_file: str = ""
+    #: An expression for lines of titles, and one for what its first group must be. Empty: any output is this program's.
+    title: tuple[str, ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

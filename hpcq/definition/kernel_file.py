@@ -204,6 +204,13 @@ class FailureSection(Section):
     words: Somes = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
 
 
+class TitleSection(Section):
+    """What its output says it is: tables of other tests of the same suite may look alike."""
+
+    line: Pattern = Field(description="Matches lines of titles; its first group is the name. None need be there.")
+    must_be: Pattern = Field(description="What each of these names must be, as a whole.")
+
+
 class SizesSection(Section):
     """The sizes that one run measures; each is a result of its own."""
 
@@ -305,6 +312,7 @@ class KernelFile(Section):
         default=None,
         description="A file that it writes into the folder it starts in, * for the rest of a name: read after its output.",
     )
+    title: TitleSection | None = Field(default=None, description="How its output says which test it is of.")
     sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
     table: TableSection | None = Field(default=None, description="The table that columns refer to.")
     sends_at_least_bytes: SendsSection | None = Field(
@@ -613,6 +621,7 @@ def _described(file: KernelFile, path: str) -> Described:
         path=path,
         files=tuple(file.files.items()),
         output_file=file.output_file or "",
+        title=() if file.title is None else (file.title.line, file.title.must_be),
     )
 
 

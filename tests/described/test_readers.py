@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -103,6 +104,23 @@ def test_half_a_round_trip_of_sockperf(name: str) -> None:
 
 def perftest(headings: list[str], cells: list[str]) -> str:
     return f" {'    '.join(headings)}\n {'   '.join(cells)}\n---------\n"
+
+
+LIKE = [  # tests of a suite whose tables look alike
+    ["osu_bw", "osu_bibw"],
+    ["osu_latency", "osu_allreduce", "osu_alltoall"],
+    ["imb_pingpong", "imb_pingping"],
+    ["perftest_write_bw", "perftest_send_bw", "perftest_read_bw"],
+]
+
+
+@pytest.mark.promise("The output of another test of a suite, whose table looks the same, is refused by its title.")
+@pytest.mark.parametrize(("of", "by"), [pair for alike in LIKE for pair in itertools.permutations(alike, 2)])
+def test_a_table_of_another_test_is_refused(of: str, by: str) -> None:
+    texts = [path.read_text("utf-8") for path in sorted((FOLDER / of).glob("*.txt"))]
+    assert len(texts) >= 2
+    for text in texts:
+        assert refused(by, text).startswith("output: it is of ")
 
 
 @pytest.mark.promise("A table with a column more is read by its headings; a row with a field more says so.")

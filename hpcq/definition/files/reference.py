@@ -52,6 +52,7 @@ SECTIONS: dict[str, Any] = {
     "kernel_server": kernel_file.ServerSection,
     "kernel_ready": kernel_file.ReadySection,
     "kernel_failure": kernel_file.FailureSection,
+    "kernel_title": kernel_file.TitleSection,
     "kernel_sends": kernel_file.SendsSection,
     "kernel_sizes": kernel_file.SizesSection,
     "kernel_table": kernel_file.TableSection,
