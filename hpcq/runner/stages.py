@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.clock import Clock
-from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import HpcqError
 from hpcq.planning.allocations import Basis
@@ -170,6 +169,8 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> Preview:
 
     Raises UserError for bad files: then nothing can be planned.
     """
+    from hpcq.definition.files.cluster import read_cluster
+
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     found = Preview()
     limits: dict[str, JobLimits] = {}
