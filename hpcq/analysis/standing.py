@@ -67,6 +67,11 @@ class ClusterCause:
         return self.state == State.TOLD
 
     @property
+    def is_doubt(self) -> bool:
+        """Whether it is suspected to have lost a tenth or more: nothing that it touches passes until that is settled."""
+        return self.state == State.SUSPECTED and self.ratio <= DOUBTFUL_RATIO
+
+    @property
     def name(self) -> str:
         """`node alpha/n3`."""
         what = {"night": "cluster", "group": "uplink of"}.get(self.thing, self.thing)
@@ -156,9 +161,7 @@ class Standing:
 
     def doubts(self, client: str, server: str) -> bool:
         """Whether something that touches a pair is suspected to have lost a tenth or more: then none of its tests passes."""
-        return any(
-            one.state == State.SUSPECTED and one.ratio <= DOUBTFUL_RATIO and one.concerns(client, server) for one in self.causes
-        )
+        return any(one.is_doubt and one.concerns(client, server) for one in self.causes)
 
     def of_node(self, node: str) -> tuple[str, ClusterCause | None]:
         """A word on one node: told, suspected, fine, or why neither can be said; and the cause, if there is one."""

@@ -52,12 +52,13 @@ def verdict_of(found: Blame) -> Verdict:
 
 
 def verdicts_of(found: Mapping[str, Blame], read: RunTables | None, standing: Standing | None = None) -> list[Verdict]:
-    """One per judged test, per test that fails and per cause that is told; NOT COVERED for each planned job that never ran."""
+    """One per judged test, test that fails, cause that is told or in doubt; NOT COVERED per planned job that never ran."""
     from hpcq.verdict.words import Verdict
 
     verdicts = [verdict_of(one) for one in found.values()]
     if standing is not None:
         verdicts += [Verdict.DEGRADED for one in standing.causes if one.is_told]
+        verdicts += [Verdict.INCONCLUSIVE for one in standing.causes if one.is_doubt]
     if read is None:
         return verdicts
     missing = [Verdict.NOT_COVERED] * (read.planned_count - read.ran_count)

@@ -54,8 +54,9 @@ CLEAR_JOBS = 6
 REFUTED_SHARE = 1 / 3
 #: What is measured again the same night if it is suspected. A night or a class has no good partner.
 MEASURED_AGAIN = (Thing.NODE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
-#: Nights of a thing without which silence about it is not called fine.
-ENOUGH_NIGHTS = 3
+#: Nights of a thing, the newest among them, without which silence about it is not called fine: with two before it nothing is
+#: ever suspected.
+ENOUGH_NIGHTS = 4
 #: A night is held against its past by the jobs of nodes of which nothing is told, if there are so many.
 FEWEST_OTHERS = 3
 #: Nights that a thing needs before it can be judged.

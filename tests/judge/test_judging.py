@@ -283,12 +283,12 @@ def test_an_older_generation_is_no_fault() -> None:
 
 
 def test_silence_has_its_own_word() -> None:
-    levels = noisy(3, 4)
+    levels = noisy(4, 4)
     levels[:, 3] = -1
-    levels[:2, 2] = -1
+    levels[:3, 2] = -1
     said = judge(values_of([(0, 1), (2, 3), (4, 5), (6, 7)], levels, 8))
     words = {one.names: (one.judged, one.job_count) for one in said.coverage if one.thing is Thing.NODE}
-    assert words[("n0",)] == (Judged.JUDGED, 3)
+    assert words[("n0",)] == (Judged.JUDGED, 4)
     assert words[("n4",)] == (Judged.TOO_FEW_JOBS, 1)
     assert words[("n6",)] == (Judged.NOT_MEASURED, 0)
 

@@ -205,3 +205,25 @@ def test_what_was_always_slow_is_an_open_question(tmp_path: Path, capsys: pytest
     [said] = [one for one in blame["open_questions"] if one.startswith("n1 - n3: ")]
     assert said == "n1 - n3: slower than the others in this run, and no slower than on its earlier nights"
     assert "Nobody is slow" not in verbs.words("blame", "--run", "night-028", "--run", "night-029", expect=4)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("earlier", range(1, 6))
+def test_a_young_site_passes_no_node_at_half_its_speed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], earlier: int
+) -> None:
+    fault = Fault("node", 0.5, earlier)
+    verbs = judged(tmp_path, capsys, Site(16, earlier + 1, "gauss2", "each_run", fault=fault), seed=9)
+    assert verbs.said("regressions", "--since", "2026-02-01")[0] == 4
+    code, blame = verbs.said("blame")
+    assert code == 4
+    assert not [one for one in blame["open_questions"] if "no slower than on its earlier nights" in one]
+
+
+@pytest.mark.fast
+def test_blame_does_not_pass_a_night_that_is_suspected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = Verbs(tmp_path, capsys)
+    slower = draw(Site(12, 30, "gauss2", "each_run", fault=Fault("cluster", 0.25, 29)), seed=10)
+    verbs.bring([*rows_of(draw(Site(12, 30, "gauss2", "each_run"), seed=9)), *rows_of(slower, latencies=True)], head=HEAD)
+    assert contradictions(verbs) == []
+    assert (verbs.said("regressions", "--since", "2026-03-20")[0], verbs.said("blame")[0]) == (4, 4)
