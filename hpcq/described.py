@@ -173,8 +173,8 @@ def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
 def _check_title(described: Described, text: str) -> None:
     line, must_be = described.title or ("", "")
     for match in re.finditer(line, text, re.MULTILINE) if line else ():
-        if re.fullmatch(must_be, match[1]) is None:
-            raise UnreadableError(f"output: it is of {shown(match[1])}: must be of {must_be}")
+        if re.fullmatch(must_be, match[1] or "") is None:
+            raise UnreadableError(f"output: it is of {shown(match[1] or '')}: must be of {must_be}")
 
 
 def _check_words(table: Table | None, cells: Sequence[str]) -> None:

@@ -99,14 +99,23 @@ def _times_by_name(rows: Sequence[_Row]) -> str | None:
     named = [
         title
         for title, cell in zip(*filled[:2], strict=True)
-        if title.strip().casefold() in {"time", "date", "timestamp", "utc"} and cell and _may_be_moment(cell)
+        if title.strip().casefold() in {"time", "date", "timestamp", "utc"} and cell and _may_be_moment(title, cell, rows)
     ]
     return named[0] if len(named) == 1 else None
 
 
-def _may_be_moment(cell: str) -> bool:
-    """Words, or a number that is no run time but seconds or milliseconds since 1970, from 2001 on."""
-    return not _is_number(cell) or 1e9 <= float(cell) < 1e13
+def _may_be_moment(title: str, cell: str, rows: Sequence[_Row]) -> bool:
+    """Words, or a number of seconds or milliseconds since 1970, from 2001 on.
+
+    What is called time may be run times in ns, which are as large: these are in no order.
+    """
+    if not _is_number(cell):
+        return True
+    place = [one.strip() for one in next(row.cells for row in rows if any(row.cells))].index(title.strip())
+    cells = [row.cells[place] for row in rows[1:] if len(row.cells) > place and row.cells[place]]
+    numbers = [float(one) for one in cells if _is_number(one)]
+    moments = len(numbers) == len(cells) and all(1e9 <= one < 1e13 for one in numbers)
+    return moments and (title.strip().casefold() != "time" or sorted(numbers) in (numbers, numbers[::-1]))
 
 
 def _series(

@@ -450,6 +450,8 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
         document.complain(("table",), "columns and headings: must be one of them")
     if table is not None and table.head is None and (table.headings or table.units):
         document.complain(("table",), "headings or units without head: must have it")
+    if file.title is not None and (groups := re.compile(file.title.line).groups) != 1:
+        document.complain(("title", "line"), f"{groups} groups: must be one, the name")
     if file.sizes is not None and (table is None or SIZE_OPTION not in (*table.columns, *table.headings)):
         document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: must have one")
     if file.sizes is not None and SIZE_OPTION in file.options:

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcq import assets
+from hpcq.definition.kernel_file import kernel_of
 from hpcq.described import Read, UnreadableError, failure_said, read_output, sizes
-from hpcq.kernels import Described, Kernel, complete
+from hpcq.errors import UserError
+from hpcq.kernels import Described, Kernel, complete, own_kernels
+from tests.described.descriptions import RATE
 from tests.described.samples import FOLDER, delivered, kernel_in
 
 pytestmark = pytest.mark.fast
@@ -123,6 +126,12 @@ def test_a_table_of_another_test_is_refused(of: str, by: str) -> None:
     assert len(texts) >= 2
     for text in texts:
         assert refused(by, text).startswith("output: it is of ")
+
+
+def test_a_title_without_a_name_is_refused() -> None:
+    file = RATE.replace("PYTHON", "sh") + "title: {line: '^# foreign', must_be: rate}\n"
+    with pytest.raises(UserError, match="0 groups: must be one, the name"):
+        kernel_of(file, "foreign_rate.yaml", own_kernels())
 
 
 @pytest.mark.promise("A table with a column more is read by its headings; a row with a field more says so.")

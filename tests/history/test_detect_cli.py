@@ -66,6 +66,8 @@ def test_seconds_since_1970_are_times_and_run_times_are_not(table: Any, capsys: 
     assert (found["name"], found["changes"][0]["time_utc"]) == ("throughput_bps", "2025-10-29T08:53:20Z")
     assert run(["detect", "--json", table("time\n" + "".join(f"{12.5 + one % 3}\n" for one in range(31)))]) == 0
     assert [one["name"] for one in as_json(capsys)["series"]] == ["time"]
+    assert run(["detect", "--json", table("time\n" + "".join(f"{2.5e9 + 1e7 * (one % 3)}\n" for one in range(31)))]) == 0
+    assert [one["name"] for one in as_json(capsys)["series"]] == ["time"], "run times in ns"
 
 
 def test_a_number_with_a_decimal_comma_is_told_how_to_write_it(table: Any, capsys: pytest.CaptureFixture[str]) -> None:
