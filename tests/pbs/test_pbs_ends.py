@@ -26,7 +26,10 @@ def said(desk: Folder) -> str:
 
 
 def test_a_run_that_is_cancelled_while_the_server_is_away_loses_no_job(tmp_path: Path) -> None:
-    """Without history. A job that waited vanishes; nothing is waited for, though files may be 90 s late here."""
+    """Without history. A job that waited vanishes; nothing is waited for, though files may be 90 s late here.
+
+    No job that waits starts on the nodes of one that was deleted before it.
+    """
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"history": False, "sleep_s": 0.0, "kill_delay_s": 0.5})
         desk = desk_at(tmp_path)
@@ -40,6 +43,8 @@ def test_a_run_that_is_cancelled_while_the_server_is_away_loses_no_job(tmp_path:
             pbs.control(set={"down": 0})
             driver.wait(timeout=60)
         assert pbs.control()["states"] == {}
+    started = [one for one in desk.run_folder.glob("tiny/work/jobs/*/1/claim") if not (one / "driver").exists()]
+    assert len(started) <= 2, started
     found = ends(desk)
     assert len(found) == 6, found
     assert {outcome for outcome, _ in found} == {"cancelled"}, found

@@ -28,14 +28,17 @@ NODES_MARK = "@nodes"
 SCHEDULERS_MARK = "@schedulers"
 RESERVATIONS_MARK = "@reservations"
 USER_MARK = "@user"
-#: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1.
+#: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1. Those that wait
+#: come first: one that is deleted after a running one may start on its nodes meanwhile.
 _OURS = (
     "ours() { qstat -f " + DSV + ' $ids 2>/dev/null | awk -F\'\\037\' -v user="$(id -un)" -v wanted="$wanted" -v states="$1" \''
     '/^Job Id: /{id = substr($1, 9); sub(/[ \\t]*$/, "", id); name = owner = state = "";'
     " for (i = 2; i <= NF; i++) { if ($i ~ /^Job_Name=/) name = substr($i, 10);"
     " else if ($i ~ /^Job_Owner=/) owner = substr($i, 11); else if ($i ~ /^job_state=/) state = substr($i, 11) }"
     ' sub(/@.*/, "", owner);'
-    ' if (owner == user && index(wanted, " " id "|" name " ") && index(states, state)) print id}\'; }\n'
+    ' if (owner == user && index(wanted, " " id "|" name " ") && index(states, state))'
+    ' { if (index("QHW", state)) print id; else rest = rest id "\\n" } }'
+    ' END { printf "%s", rest }\'; }\n'
 )
 #: How long a job may be running after its script has written its exit file; then its daemons will not end it any more.
 _EXIT_TAKES_S = 15
