@@ -74,24 +74,23 @@ def test_of(one: Summary) -> Test:
 
 def around(database: Connection, run: str, own: Sequence[Summary], gates: Sequence[GateVerdict]) -> Around:
     """Look around a run whose main metrics are `own`."""
-    earlier = [(created, query.summaries(database, Selection(run=name))) for name, created in _before(database, run)]
+    before = _before(database, run)
     link = _links(database, run, own)
     expected = {test: Expected(value, "the link's own speed", is_usual=False) for test, value in link.items()}
     values: dict[Test, list[float]] = {}
     beside: dict[Test, list[float]] = {}
-    for _, rows in earlier:
-        for one in rows:
-            if one.main:
-                (values if one.disturbed_count < one.n else beside).setdefault(test_of(one), []).append(one.median)
+    for name, _ in before:
+        for test, level, is_beside in query.main_medians(database, name):
+            (beside if is_beside else values).setdefault(test, []).append(level)
     for test, found in beside.items():  # where all there is was measured beside other work, that says more than a limit
         values.setdefault(test, found)
-    usual = f"the cluster's earlier runs of this campaign ({len(earlier)})"
+    usual = f"the cluster's earlier runs of this campaign ({len(before)})"
     expected |= {test: Expected(median(found), usual) for test, found in values.items() if len(found) >= _VALUES_MIN}
     expected |= _of_gates(own, gates)
     known = {(test_of(one), one.client, one.server) for one in own}
     tests, others = {test_of(one) for one in own}, []
-    for recent, rows in earlier:
-        for one in rows if recent else ():
+    for name, recent in before:
+        for one in query.summaries(database, Selection(run=name)) if recent else ():
             key = (test_of(one), one.client, one.server)
             if key not in known and key[0] in tests:
                 known.add(key)

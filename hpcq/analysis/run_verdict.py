@@ -23,7 +23,7 @@ from typing import Any
 from hpcq import units
 from hpcq.analysis.change import Changed
 from hpcq.analysis.gates import judge_run
-from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.analysis.series_outcomes import RunSeries, SeriesOutcome, outcomes_in, series_of_run
 from hpcq.analysis.standing import DOUBTFUL_RATIO, Standing, beside_nights, standing_after, standings, touching
 from hpcq.errors import Exit, UserError
 from hpcq.judge.causes import State
@@ -119,28 +119,31 @@ def run_verdict(
     it has of the run. standing: what the judge said after the run, if it was asked already. brief: series that the judge
     speaks for are not searched one by one; the verdict is the same, with fewer words.
     """
-    outcomes = outcomes_in(database, [run_ids(database)[run]], Selection(cluster=cluster))
-    pairs = {(one.cluster, one.client, one.server) for one in outcomes}
+    run_id = run_ids(database)[run]
+    series = series_of_run(database, run_id, cluster)
+    pairs = set(series.pairs.values())
     found = (standing,) if standing is not None else standings(database, {place for place, _, _ in pairs}, run)
-    history = _History(database, runs[0], outcomes, found, brief=brief)
-    changes, judged_ids, declared = _changes(database, history, _beside_work(outcomes), found)
-    judged_ids |= {one.series_id for one in outcomes for each in found if one.series_id in each.judged_series}
+    history = _History(database, runs[0], series, found, brief=brief)
+    changes, judged_ids, declared = _changes(database, history, _beside_work(series.doubtful), found)
+    for each in found:
+        judged_ids |= series.pairs.keys() & each.judged_series
     causes = touching(found, pairs, declared)
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
     looks = [look for one in found for look in one.second_looks if look.state != State.TOLD]
     suspected = (*(one.words for one in causes if not one.is_told), *(look.line for look in looks))
     closed = history.declared | {one.row.series_id for one, state in declared if state in _NO_ALARM}
-    doubted = touching(found, {(one.cluster, one.client, one.server) for one in outcomes if one.series_id not in closed})
+    doubted = touching(found, {pair for series_id, pair in series.pairs.items() if series_id not in closed})
     told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if not one.is_told and one.ratio <= DOUBTFUL_RATIO]
     # Measured again and not settled, it is an open question of this run, however small.
     told += [Reason(Verdict.INCONCLUSIVE, look.line, 1) for look in looks if look.state == State.SUSPECTED]
     accepted = _accepted(database, runs[0], cluster)
-    nodes = _ledger(accepted, outcomes)
-    reasons = [*_gone(outcomes, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
+    nodes = _ledger(accepted, pairs)
+    lost = _lost(database, run_id, cluster, series, history)
+    reasons = [*_gone(lost, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
         reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
     own = [one for one in accepted if one.run == run]
-    judged_by = _judged_by(gates, own, len(judged_ids), len(outcomes))
+    judged_by = _judged_by(gates, own, len(judged_ids), len(series.pairs))
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
         return RunVerdict(worst[0], judged_by, tuple(reasons), suspected)
@@ -184,20 +187,18 @@ class _History:
     with them, are left out.
     """
 
-    def __init__(
-        self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome], found: Sequence[Standing], *, brief: bool
-    ) -> None:
+    def __init__(self, database: Connection, run: RunRow, series: RunSeries, found: Sequence[Standing], *, brief: bool) -> None:
         from hpcq.analysis.changed import gone_since, known_states
         from hpcq.store.history import metrics_of, select
         from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
         began = units.parse_utc(run.created_utc)
-        last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default="") or run.created_utc
-        settled = _settled(outcomes, found) if brief else set()
+        last_utc = series.last_utc or run.created_utc
+        settled = _settled(series, found) if brief else set()
         # The others have no history to compare with, and a value now: a survey has a hundred thousand of them.
-        known = {one.series_id for one in outcomes} - settled
+        known = series.pairs.keys() - settled
         known &= repeated_series(database, run.run, JUDGED_POINTS_MIN) if known else known
-        known |= {one.series_id for one in outcomes if one.measured_count == 0}
+        known |= {one.series_id for one in series.doubtful if one.measured_count == 0}
         self.rows = select(database, Selection(), known) if known else []
         self.metrics = metrics_of(database, None)
         self.window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
@@ -210,16 +211,28 @@ class _History:
         self.declared = {one.row.series_id for one in lost} - self.gone.keys()
 
 
-def _settled(outcomes: Iterable[SeriesOutcome], found: Iterable[Standing]) -> set[int]:
+def _settled(series: RunSeries, found: Iterable[Standing]) -> set[int]:
     """Series of which their cluster's standing says all: judged with their nodes, and none of these suspected."""
     by_cluster = {one.cluster: one for one in found}
-    return {
-        one.series_id
-        for one in outcomes
-        if (standing := by_cluster.get(one.cluster)) is not None
-        and one.series_id in standing.judged_series
-        and standing.says_of(one.client, one.server) != State.SUSPECTED
+    suspected = {
+        (cluster, client, server)
+        for cluster, client, server in set(series.pairs.values())
+        if cluster not in by_cluster or by_cluster[cluster].says_of(client, server) == State.SUSPECTED
     }
+    return {
+        series_id
+        for series_id, pair in series.pairs.items()
+        if pair not in suspected and series_id in by_cluster[pair[0]].judged_series
+    }
+
+
+def _lost(
+    database: Connection, run_id: int, cluster: str | None, series: RunSeries, history: _History
+) -> Sequence[SeriesOutcome]:
+    """The outcomes of all series that may have brought nothing: also of those that failed again after a value."""
+    doubtful = {one.series_id for one in series.doubtful}
+    again = history.gone.keys() & series.pairs.keys() - doubtful
+    return outcomes_in(database, [run_id], Selection(cluster=cluster), doubtful | again) if again else series.doubtful
 
 
 def _gone(outcomes: Iterable[SeriesOutcome], history: _History) -> Iterator[Reason]:
@@ -350,9 +363,9 @@ def _accepted(database: Connection, run: RunRow, cluster: str | None) -> list[Ve
     return list(known.values())
 
 
-def _ledger(accepted: Iterable[VerdictRecord], outcomes: Iterable[SeriesOutcome]) -> Iterator[Reason]:
+def _ledger(accepted: Iterable[VerdictRecord], pairs: Iterable[tuple[str, str, str]]) -> Iterator[Reason]:
     """Nodes of this run, and what they share, whose last acceptance failed and that have not passed one since."""
-    nodes = {(one.cluster, end) for one in outcomes for end in (one.client, one.server)}
+    nodes = {(cluster, end) for cluster, client, server in pairs for end in (client, server)}
     here = nodes | {(cluster, cluster) for cluster, _ in nodes}
     for verdict in (Verdict.FAILED, Verdict.DEGRADED):
         bad = [one for one in accepted if one.verdict is verdict and (one.cluster, one.name) in here]

@@ -1,6 +1,7 @@
 """Outcomes of every test of every pair in some runs: planned, measured, invalid, failed, never run, and why.
 
     outcomes_in(database, run_ids, wanted)   one SeriesOutcome per series that these runs planned
+    series_of_run(database, run_id, cluster) the series of one run, with outcomes only of those that may lack something
     planned_in(database, window)             series that a run planned in a stretch, whatever became of them
     lost_in(database, window)                by series, what failed in a stretch or in runs after the last measured result
 
@@ -158,10 +159,13 @@ class _Series:
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-def outcomes_in(database: Connection, run_ids: Sequence[int], wanted: Selection) -> list[SeriesOutcome]:
+def outcomes_in(
+    database: Connection, run_ids: Sequence[int], wanted: Selection, series_ids: Iterable[int] | None = None
+) -> list[SeriesOutcome]:
     """Every series that these runs planned, with its jobs in time order, as far as `wanted` selects it.
 
     With a metric, kernels without it have no values. A kernel whose metrics all lack a direction still shows what failed.
+    series_ids: only these; None: all.
     """
     found: dict[int, _Series] = {}
     marks = ", ".join(str(int(one)) for one in run_ids)
@@ -172,6 +176,9 @@ def outcomes_in(database: Connection, run_ids: Sequence[int], wanted: Selection)
         condition, values = of_results(database, wanted)
         fitting = f"AND x.result_id IN (SELECT result_id FROM v_results WHERE {condition})"
         bound |= values
+    if series_ids is not None:
+        fitting += " AND x.series_id IN (SELECT value FROM json_each(:only))"
+        bound["only"] = json.dumps(sorted(series_ids))
     cursor = database.cursor()
     cursor.row_factory = None  # tuples: a survey has a hundred thousand rows
     for row in cursor.execute(_ROWS.format(runs=marks, fitting=fitting), bound):
@@ -226,6 +233,61 @@ _ROLLED_UP = """
     CROSS JOIN result b ON b.result_id = u.result_id
     CROSS JOIN metric_name n ON n.metric_name_id = u.metric_name_id
         AND CASE WHEN :metric IS NULL THEN n.metric_name_id = k.main_metric_name_id ELSE n.name = :metric END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeries:
+    """The series that a run planned, as its verdict needs them: a list of runs asks for those of twenty.
+
+    pairs: cluster, client and server, by series_id. last_utc: when the last job of a series began; empty without one.
+    doubtful: the outcomes of those without a value that was measured undisturbed.
+    """
+
+    pairs: Mapping[int, tuple[str, str, str]]
+    last_utc: str
+    doubtful: tuple[SeriesOutcome, ...]
+
+
+def series_of_run(database: Connection, run_id: int, cluster: str | None) -> RunSeries:
+    """What `outcomes_in` has of one run, counted by SQLite. cluster: only what it has of the run."""
+    cursor = database.cursor()
+    cursor.row_factory = None
+    bound = {"run_id": run_id, "cluster": cluster}
+    places = {job_id: (place, client, server) for job_id, place, client, server in cursor.execute(_JOBS, bound)}
+    pairs, lacking, last_utc = dict[int, tuple[str, str, str]](), list[int](), ""
+    for series_id, job_id, begun_utc, has_value in cursor.execute(_MEASURED, bound):
+        pairs[series_id] = places[job_id]
+        last_utc = max(last_utc, begun_utc)
+        if not has_value:
+            lacking.append(series_id)
+    found = outcomes_in(database, [run_id], Selection(cluster=cluster), lacking) if lacking else []
+    return RunSeries(pairs, last_utc, tuple(found))
+
+
+_JOBS = """
+    SELECT job_id, cluster, client, server FROM v_pairs
+    WHERE run_id = :run_id AND (:cluster IS NULL OR cluster = :cluster)
+"""
+# By job first: a job began with the first of its repetitions.
+_MEASURED = """
+    SELECT series_id, job_id, max(begun_utc), max(has_value)
+    FROM (
+        SELECT x.series_id, x.job_id, min(coalesce(x.started_utc, r.created_utc)) AS begun_utc,
+               max(x.disturbed = 0 AND m.value IS NOT NULL) AS has_value
+        FROM run_cluster rc
+        JOIN run r ON r.run_id = rc.run_id
+        JOIN cluster c ON c.cluster_id = rc.cluster_id
+        JOIN job j ON j.run_cluster_id = rc.run_cluster_id
+        JOIN result x ON x.job_id = j.job_id AND x.final = 1
+        JOIN series se ON se.series_id = x.series_id
+        JOIN kernel k ON k.kernel_id = se.kernel_id
+        LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = k.main_metric_name_id AND x.outcome = 'measured'
+        LEFT JOIN retraction t ON t.result_id = x.result_id
+        WHERE rc.run_id = :run_id AND t.result_id IS NULL AND (:cluster IS NULL OR c.name = :cluster)
+        GROUP BY x.series_id, x.job_id
+    )
+    GROUP BY series_id
 """
 
 

@@ -35,7 +35,15 @@ from hpcq.statistics.comparison import (
     median_shift,
     more_needed,
 )
-from hpcq.statistics.ranks import CORRELATION_MAX, after_count_needed, average_ranks, mann_whitney, noise_scale, smallest_p
+from hpcq.statistics.ranks import (
+    CORRELATION_MAX,
+    after_count_needed,
+    average_ranks,
+    mann_whitney,
+    median,
+    noise_scale,
+    smallest_p,
+)
 
 Floats = NDArray[np.float64]
 
@@ -72,27 +80,38 @@ def compare(
         reason = f"no values {'before' if not counts[0] else 'after'} the boundary"
         return Comparison(ComparisonVerdict.INCONCLUSIVE, reason, False, None, None, *counts)
     shift = median_shift(old, new)
-    factor = correlation_factor(old, len(new))
-    worse, improved = (_temper(p, factor) for p in mann_whitney(old, new, better))
+    worse, improved = _tempered(old, new, better)
     change = -shift.relative_change if better is Better.HIGHER else shift.relative_change
     if better is Better.NONE:
         change = abs(change)
     matters = abs(change) >= minimum_effect_ratio and abs(shift.after - shift.before) >= smallest_move
     gain = improved < alpha and change < 0 and matters and better is not Better.NONE
-    ruled_out = gain or _worsening_ruled_out(old, new, shift, better, smallest_move)
     if attainable >= alpha:
         verdict, reason = ComparisonVerdict.INCONCLUSIVE, _too_few(*counts, alpha, better)
     elif worse < alpha and change > 0 and matters:
         verdict, reason = ComparisonVerdict.DEGRADED, "clearly worse than before"
     elif worse < LOOK_AGAIN and change > 0 and matters:
         verdict, reason = ComparisonVerdict.INCONCLUSIVE, "looks worse, but might be luck: measure again"
-    elif not ruled_out:
+    elif not gain and not _worsening_ruled_out(old, new, shift, better, smallest_move):
         needed = more_needed(_noise_ratio(old), PASS_EFFECT_RATIO - change, *counts)
         reason = f"{100 * PASS_EFFECT_RATIO:.0f} % worse is not ruled out: {needed}"
         verdict = ComparisonVerdict.INCONCLUSIVE
     else:
         verdict, reason = ComparisonVerdict.PASS, "clearly better than before" if gain else "no worse than before"
     return Comparison(verdict, reason, gain, worse, shift, *counts)
+
+
+def p_of_worse(before: ArrayLike, after: ArrayLike, better: Better) -> float | None:
+    """The p_value that compare() gives, without the rest: the best of many cuts is found by it alone."""
+    old, new = _finite(before), _finite(after)
+    return _tempered(old, new, better)[0] if len(old) and len(new) else None
+
+
+def _tempered(old: Floats, new: Floats, better: Better) -> tuple[float, float]:
+    """The p of worse and the p of better, as the correlation of neighbours allows."""
+    factor = correlation_factor(old, len(new))
+    worse, improved = mann_whitney(old, new, better)
+    return _temper(worse, factor), _temper(improved, factor)
 
 
 def compare_many(
@@ -143,7 +162,7 @@ def _worsening_ruled_out(old: Floats, new: Floats, shift: Shift, better: Better,
 
 def _noise_ratio(values: Floats) -> float:
     """Scatter of single values as a share of their level; 0 if the level is zero."""
-    level = abs(float(np.median(values)))
+    level = abs(median(values))
     return float(noise_scale(values)[0]) / level if level else 0.0
 
 

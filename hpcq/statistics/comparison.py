@@ -10,7 +10,7 @@ from math import ceil, pi, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hpcq.statistics.ranks import noise_scale
+from hpcq.statistics.ranks import median, noise_scale
 
 # ----------------------------------------------------------------------------------------------------------------------
 # How far the median moved, as a ratio with a bootstrap interval that costs microseconds.
@@ -122,10 +122,12 @@ def beyond_doubt(before: Floats, after: Floats) -> bool:
     """
     if len(before) < _BEYOND_DOUBT_BEFORE_MIN or len(after) < _BEYOND_DOUBT_AFTER_MIN:
         return False
-    moved = abs(float(np.median(after)) - float(np.median(before)))
+    moved = abs(median(after) - median(before))
     outside = max(float(after.min() - before.max()), float(before.min() - after.max()))
+    if outside < moved / 2:
+        return False
     error = float(noise_scale(before)[0]) * sqrt(pi / 2 * (1 / len(before) + 1 / len(after)))
-    return outside >= moved / 2 and moved >= BEYOND_DOUBT_SIGMAS * error
+    return moved >= BEYOND_DOUBT_SIGMAS * error
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -240,11 +240,21 @@ def noise_scale(values: Floats) -> Floats:
     Returns shape (series,), in the unit of the values; 0 only where a series is zero throughout.
     """
     values = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    if len(values) == 1:
+        return np.array([_noise_of_one(values)])
     residuals = values - rolling_median(values)
     sigma = MAD_TO_SIGMA * np.median(np.abs(residuals), axis=1)
     level = np.median(np.abs(values), axis=1)
     level = np.where(level > 0, level, np.mean(np.abs(values), axis=1))
     return np.asarray(np.maximum(sigma, FLOOR_RATIO * level), dtype=np.float64)
+
+
+def _noise_of_one(values: Floats) -> float:
+    """As noise_scale(), for one series of shape (1, points): a third of the time, and thousands are judged one by one."""
+    sizes = np.abs(values)
+    sigma = MAD_TO_SIGMA * median(np.abs(values - rolling_median(values))[0])
+    level = median(sizes[0]) or float(np.mean(sizes, axis=1)[0])
+    return max(sigma, FLOOR_RATIO * level)
 
 
 def rolling_median(values: Floats, window: int = WINDOW) -> Floats:
@@ -254,7 +264,8 @@ def rolling_median(values: Floats, window: int = WINDOW) -> Floats:
     """
     points = values.shape[1]
     if points <= window:
-        return np.broadcast_to(np.median(values, axis=1, keepdims=True), values.shape)
+        middle = np.median(values, axis=1, keepdims=True) if len(values) > 1 else median(values[0])
+        return np.broadcast_to(middle, values.shape)
     half = window // 2
     views = np.lib.stride_tricks.sliding_window_view(values, window, axis=1)
     inner = np.partition(views, half, axis=2)[:, :, half]

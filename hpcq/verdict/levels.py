@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hpcq.kernels import Better
 from hpcq.statistics import Comparison, ComparisonVerdict, JobScatter, benjamini_hochberg, compare, compare_jobs, find_changes
-from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
+from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, p_of_worse
 from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, MINIMUM_EFFECT_RATIO, beyond_doubt
 from hpcq.statistics.ranks import median, smallest_p, smallest_side
 
@@ -151,21 +151,42 @@ def _tail(one: Sides, level_start: int) -> Level | None:
         counts = (start - level_start, tries[0])
         same = _same(start, len(one.points), counts, ComparisonVerdict.PASS, "no worse than before")
         return replace(same, p_value=p_value)
-    levels = []
     points = one.points[level_start:]
-    for count in tries:
-        cut = replace(one, points=points, boundary=len(points) - count)
-        level = _compared(cut, cut.boundary, len(points), MINIMUM_EFFECT_RATIO)
-        dearer = None if level.p_value is None else min(1.0, level.p_value * _tries(count))
-        levels.append(replace(level, index=len(one.points) - count, first=level_start, last=len(one.points), p_value=dearer))
-    best = min(levels, key=lambda level: level.p_value if level.p_value is not None else 1.0)
-    p_value = best.p_value if best.p_value is not None else 1.0
+    cuts = [replace(one, points=points, boundary=len(points) - count) for count in tries]
+    dearer = [_dearer(_p_value(cut), count) for cut, count in zip(cuts, tries, strict=True)]
+    place = min(range(len(cuts)), key=dearer.__getitem__)
+    level = _compared(cuts[place], cuts[place].boundary, len(points), MINIMUM_EFFECT_RATIO)
+    p_value = dearer[place]
+    best = replace(
+        level,
+        index=len(one.points) - tries[place],
+        first=level_start,
+        last=len(one.points),
+        p_value=None if level.p_value is None else p_value,
+    )
     if best.verdict is ComparisonVerdict.INCONCLUSIVE and best.direction == "same":
         return replace(best, verdict=ComparisonVerdict.PASS, reason="no change of level")
     if best.direction != "same" and best.verdict is not ComparisonVerdict.INCONCLUSIVE and p_value >= ALPHA:
         reason = f"looks {best.direction} of late: measure again"
         return replace(best, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason)
     return best
+
+
+def _p_value(cut: Sides) -> float | None:
+    """The p_value that _compared() gives at this boundary; it costs a fraction of the rest."""
+    before, after = cut.points[: cut.boundary], cut.points[cut.boundary :]
+    if _by_ranks(cut.better, len(before), len(after)):
+        return p_of_worse(before, after, cut.better)
+    return compare_jobs(before, after, cut.scatter, better=cut.better, smallest_move=cut.smallest_move).p_value
+
+
+def _by_ranks(better: Better, before_count: int, after_count: int) -> bool:
+    """Whether so many points are enough for ranks; of fewer, the scatter between jobs tells."""
+    return smallest_p(before_count, after_count, two_sided=better is Better.NONE) < ALPHA
+
+
+def _dearer(p_value: float | None, count: int) -> float:
+    return 1.0 if p_value is None else min(1.0, p_value * _tries(count))
 
 
 def _tries(count: int) -> float:
@@ -209,7 +230,7 @@ def _compared(one: Sides, boundary: int, count: int, minimum_effect_ratio: float
         side = "before" if not counts[0] else "after"
         return _same(boundary, count, counts, ComparisonVerdict.INCONCLUSIVE, f"nothing was measured {side} the boundary")
     effect, move = minimum_effect_ratio, one.smallest_move
-    if smallest_p(*counts, two_sided=one.better is Better.NONE) < ALPHA:
+    if _by_ranks(one.better, *counts):
         compared = compare(before, after, better=one.better, minimum_effect_ratio=effect, smallest_move=move)
     else:
         compared = compare_jobs(before, after, one.scatter, better=one.better, minimum_effect_ratio=effect, smallest_move=move)
