@@ -34,7 +34,7 @@ from hpcq.judge.levels import (
     scores_again,
     seen_from,
 )
-from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, OverTime, Told
+from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, START_NIGHTS, OverTime, Told
 from hpcq.judge.values import NOBODY, Floats, Values
 from hpcq.kernels import Better
 
@@ -55,10 +55,12 @@ REFUTED_SHARE = 1 / 3
 #: What is measured again the same night if it is suspected. A night or a class has no good partner.
 MEASURED_AGAIN = (Thing.NODE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
 #: Nights of a thing, the newest among them, without which silence about it is not called fine: with two before it nothing is
-#: ever suspected.
-ENOUGH_NIGHTS = 4
+#: ever suspected, and only then is it held against its peers.
+ENOUGH_NIGHTS = START_NIGHTS[0]
 #: A night is held against its past by the jobs of nodes of which nothing is told, if there are so many.
 FEWEST_OTHERS = 3
+#: From so many nights on the scatter of jobs is known: one night does not change it at will.
+FEW_NIGHTS = 5
 #: Nights that a thing needs before it can be judged.
 _QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.LINK: 3}
 
@@ -228,19 +230,23 @@ class Watched:
         between = np.array([self._between.get((int(a), int(b)), NOBODY) for a, b in ways], np.int64)
         return _Tonight(jobs, np.zeros(jobs.value.shape), expected, crossing, between)
 
-    def _node_part(self, jobs: NightJobs) -> Floats:
-        level = self.levels[Thing.NODE].level
+    def _node_part(self, jobs: NightJobs, *, with_told: bool = False) -> Floats:
+        """What the slower end of each job always takes, shape (jobs, tests). with_told: and what was told of it."""
+        nodes = self.levels[Thing.NODE]
+        level = nodes.level + np.where(nodes.told[:, None], nodes.effect, 0.0) if with_told else nodes.level
         other = np.where((jobs.server != NOBODY)[:, None], level[jobs.server], np.inf)
         return np.minimum(level[jobs.client], other)
 
     def _of_others(self, jobs: NightJobs, value: Floats) -> Floats:
         """`value`, shape (jobs, tests), without the jobs of nodes that are told, in tests of which enough others are left.
 
-        What such nodes take is not the night's nor the place's, even where they have a hand in most of its jobs.
+        Enough are FEWEST_OTHERS, or half of all. What such nodes take is not the night's nor the place's, even where they
+        have a hand in most of its jobs.
         """
         told = np.append(self.levels[Thing.NODE].told, False)
         others = ~(told[jobs.client] | told[jobs.server])
-        enough = np.isfinite(value[others]).sum(axis=0) >= FEWEST_OTHERS
+        measured = np.isfinite(value)
+        enough = measured[others].sum(axis=0) >= np.clip(measured.sum(axis=0) / 2, 1, FEWEST_OTHERS)
         return np.where(others[:, None] | ~enough, value, np.nan)
 
     def _night(self, index: int, tonight: _Tonight) -> None:
@@ -268,7 +274,7 @@ class Watched:
         score = (level - self._base)[None, :]
         self._count(Thing.NIGHT, index, np.zeros(len(jobs.client), np.int64), jobs)
         self.levels[Thing.NIGHT].look(index, score, scatter[None, :])
-        self._learn_job_scatter(tonight.left - part)
+        self._learn_job_scatter(tonight.left - self._node_part(jobs, with_told=True))
 
     def _class_level(self, index: int, tonight: _Tonight) -> None:
         level = self.levels[Thing.CLASS]
@@ -460,9 +466,14 @@ class Watched:
     def _learn_job_scatter(self, left: Floats) -> None:
         for test in range(left.shape[1]):
             values = left[np.isfinite(left[:, test]), test]
-            if len(values) < 4:
+            if len(values) < 2:
                 continue
-            tonight = max(1.4826 * float(np.median(np.abs(values - np.median(values)))), 1e-4)
+            far = (
+                1.4826 * float(np.median(np.abs(values - np.median(values)))) if len(values) >= 4 else float(values.std(ddof=1))
+            )
+            tonight = max(far, 1e-4)
+            if self._job_nights[test] >= FEW_NIGHTS:  # a node that became slow makes half of a small site's jobs scatter
+                tonight = min(tonight, 3 * float(self._job_scatter[test]))
             gain = max(1 / (self._job_nights[test] + 1), 1 / MEMORY_NIGHTS)
             self._job_scatter[test] = np.sqrt((1 - gain) * self._job_scatter[test] ** 2 + gain * tonight**2)
             self._job_nights[test] += 1

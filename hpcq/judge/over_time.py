@@ -52,6 +52,10 @@ CLEAR = float(np.log(0.9))
 BEYOND = 20.0
 #: A thing with fewer nights than this is compared with those measured tonight, too.
 NEW_NIGHTS = 5
+#: After so many of its nights a thing is held against its peers: was it ever as good as they are?
+START_NIGHTS = (4, 8, 16, 32)
+#: With fewer peers nobody knows who is the odd one; with as many as MANY_PEERS a smaller effect is seen.
+FEWEST_PEERS, MANY_PEERS = 4, 8
 #: Nights until a value enters the counts: a fault that begins is told before it calls itself usual.
 COUNT_DELAY = 4
 #: A change begins on the night that finds no more than this sum: a healthy thing's stays below it on most nights.
@@ -210,21 +214,24 @@ class OverTime:
         return Look(deviation, single / self.own[:, : self.tests])
 
     def tell_slow_from_the_start(self, night: int, peers: Indices) -> None:
-        """Tell things that were never as good as their peers, once they have NEW_NIGHTS nights.
+        """Tell things that were never as good as their peers, once they have as many nights as one of START_NIGHTS.
 
         peers: shape (things,): things of one number should be alike; below 0: nobody knows. Told is who lies 6
-        median distances and 5 % below at least 8 peers, if at most a tenth of them do: a larger part is a kind of its own.
+        median distances and 10 % below at least 4 peers, if one of them does, or a tenth: a larger part is a kind of its own.
+        After more nights than the first of START_NIGHTS, and beside at least 8 peers, 5 % is enough.
         """
         count = self.nights.max(axis=1)
-        due = (count == NEW_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
+        due = np.isin(count, START_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
         for peer in np.unique(peers[due]):
-            alike = (peers == peer) & (count >= NEW_NIGHTS) & ~self.told
-            if alike.sum() < 8:
+            alike = (peers == peer) & (count >= START_NIGHTS[0]) & ~self.told
+            if alike.sum() < FEWEST_PEERS:
                 continue
+            many = alike.sum() >= MANY_PEERS
+            least = np.where(many & (count > START_NIGHTS[0]), -np.log(0.95), -CLEAR)
             for test in range(self.tests):
                 levels = self.level[alike, test]
                 middle = float(np.median(levels))
-                reach = max(-np.log(0.95), 6 * 1.4826 * float(np.median(np.abs(levels - middle))))
+                reach = np.maximum(least, 6 * 1.4826 * float(np.median(np.abs(levels - middle))))
                 slow = alike & (self.level[:, test] < middle - reach)
                 if slow.sum() > max(1, 0.1 * alike.sum()):
                     continue

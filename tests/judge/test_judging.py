@@ -44,6 +44,11 @@ def values_of(pairs: list[tuple[int, int]], levels: Levels, node_count: int) -> 
     )
 
 
+def _rows(values: Values, kept: Flags, nights: int) -> Values:
+    names = ("night", "test", "client", "server", "value", "outcome")
+    return replace(values, **{name: getattr(values, name)[kept] for name in names}, nights=values.nights[:nights])
+
+
 def noisy(nights: int, pairs: int, *, level: float = 200e6, scatter: float = 0.01, seed: int = 1) -> Levels:
     random = np.random.default_rng(seed)
     return np.asarray(level * (1 + scatter * random.standard_normal((nights, pairs))))
@@ -166,6 +171,24 @@ def test_a_node_that_never_was_as_good_as_its_peers_is_told() -> None:
         assert (cause.state, cause.names) == (State.TOLD, ("n0003",))
         assert "since it was first measured" in cause.reason
         assert cause.effect.ratio == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A node slow since it was new is told once its silence would be called fine, also on 4 nodes.")
+@pytest.mark.parametrize("node_count", [4, 6, 12])
+@pytest.mark.parametrize("first", [0, 20])
+@pytest.mark.parametrize("plan_name", ["fixed", "each_run"])
+def test_a_node_that_was_slow_since_it_was_new_never_passes(node_count: int, first: int, plan_name: str) -> None:
+    """It is the only thing that is ever told, and its effect is right though it has a hand in half of the jobs."""
+    drawn = draw(Site(node_count, first + 12, "gauss2", plan_name, fault=Fault("node", 0.5, 0)), seed=1)
+    absent = ((drawn.client == 3) | (drawn.server == 3)) & (drawn.night < first)
+    young = watch(_rows(drawn, ~absent & (drawn.night < first + 3), first + 3))
+    assert [one.judged for one in young.judgement().coverage if one.names == ("n0003",)] == [Judged.TOO_FEW_JOBS]
+    watched = watch(_rows(drawn, ~absent, first + 12))
+    told_all = [(thing, one.thing, one.told) for thing, level in watched.levels.items() for one in level.messages]
+    assert told_all == [(Thing.NODE, 3, first + 3)]
+    (cause,) = (one for one in watched.judgement().causes if one.state is State.TOLD)
+    assert cause.effect.ratio == pytest.approx(0.5, abs=0.08)  # of 4 nodes, half of all values are slow
 
 
 @pytest.mark.heavy
