@@ -25,7 +25,7 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 #: Labs of other tests come and go: a test that wants one names its clusters.
 os.environ["HPCQ_LABS"] = "no"
 
-pytest_plugins = ["tests.lab.lab_fixture", "tests.kernels.kernel_programs"]
+pytest_plugins = ["tests.kernels.kernel_programs", "tests.lab.lab_fixture"]
 
 #: The files that take longest. Workers get a file at a time: the last ones must be short, or one worker ends minutes after the
 #: others. What needs the second generation's files, which come over the network meanwhile, is not among the first three.

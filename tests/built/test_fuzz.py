@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from tests.kernels.kernel_programs import made_once
+from tests.kernels.kernel_programs import made_once, session_folder
 
 FUZZ = REPOSITORY / "tests" / "fuzz"
 #: Each letter of fuzz.c that an input may begin with.
@@ -20,8 +19,7 @@ READERS = set("hrmoatsj")
 @pytest.fixture(scope="session")
 def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """hpcq-fuzz, built with clang (Debian: clang, libclang-rt-dev)."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels-fuzz"
+    folder = session_folder(tmp_path_factory) / "kernels-fuzz"
     said = made_once(folder, "fuzz")
     assert "warning" not in said, said
     return folder / "fuzz" / "hpcq-fuzz"

@@ -8,14 +8,16 @@ import pytest
 
 from tests.faults.campaigns_here import FAULTS, MOMENTS, SITES, drawn, play, told
 
-#: Ten of the two hundred of `make faults`: together they draw every kind, every site, and one run with its workflow.
-SEEDS = (17, 41, 108, 124, 144, 149, 172, 178, 179, 195)
+#: Four of the two hundred of `make faults`: together they draw every kind, every site, and one run with its workflow.
+SEEDS = (54, 71, 163, 166)
+#: Seeds with fewer faults each.
+MORE_SEEDS = (17, 41, 108, 124, 144, 149, 172, 178, 179, 195)
 
 
 @pytest.mark.promise(
     "Whatever breaks under a run: each planned result has a row, nothing is measured twice or left behind, the next run works."
 )
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
 def test_faults_drawn_by_a_seed(tmp_path: Path, seed: int) -> None:
     story = play(tmp_path / "place", seed)
     assert not story.broken, told(story)
@@ -23,7 +25,7 @@ def test_faults_drawn_by_a_seed(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.fast
-def test_the_ten_draw_every_kind_and_site() -> None:
+def test_the_four_draw_every_kind_and_site() -> None:
     stories = [drawn(seed) for seed in SEEDS]
     assert {one.kind for *_, faults in stories for one in faults} == set(FAULTS)
     assert {site for site, *_ in stories} == set(SITES)

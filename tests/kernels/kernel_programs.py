@@ -114,8 +114,11 @@ def _built(base: Path, target: str) -> Programs:
     return Programs(folder / "asan" if target == "asan" else folder, said)
 
 
-def _base(factory: pytest.TempPathFactory) -> Path:
-    """The folder that all processes of a session share."""
+def session_folder(factory: pytest.TempPathFactory) -> Path:
+    """The folder that all processes of a session share; HPCQ_TEST_SHARED: that of several sessions, as tools/run_tests has."""
+    given = os.environ.get("HPCQ_TEST_SHARED")
+    if given:
+        return Path(given)
     base = factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -123,7 +126,7 @@ def _base(factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _kept_builds(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where the desks of a session keep what they built, whichever process of it they belong to."""
-    folder = _base(tmp_path_factory) / "builds"
+    folder = session_folder(tmp_path_factory) / "builds"
     folder.mkdir(exist_ok=True)
     folder.with_name("sums").mkdir(exist_ok=True)
     os.environ["HPCQ_TEST_BUILDS"] = str(folder)
@@ -132,13 +135,13 @@ def _kept_builds(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """hpcq-net as it is built on a cluster."""
-    return _built(_base(tmp_path_factory), "net")
+    return _built(session_folder(tmp_path_factory), "net")
 
 
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """hpcq-net with the address and undefined-behaviour sanitizers."""
-    return _built(_base(tmp_path_factory), "asan")
+    return _built(session_folder(tmp_path_factory), "asan")
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ HPCQ_TEST_LAB=NAME makes the tests use the lab of that name, which must be up, a
 (PYTEST_DONT_REWRITE: no assert here.)
 """
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -25,11 +27,14 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY
+from tests.kernels.kernel_programs import session_folder
 
 PROGRAM = REPOSITORY / "lab"
 LABS_FOLDER = Path("/run/hpcq-lab")
 TIMEOUT_S = 180.0
 ACCOUNTED_WITHIN_S = 60.0
+#: The user and group of those who run campaigns there.
+LABUSER_ID = 20001
 #: Whatever a test before left: its jobs, its reservations, nodes that it set down. Then until every node may have jobs.
 AT_REST = """
 jobs=$(squeue --noheader --format=%A); [ -z "$jobs" ] || scancel $jobs
@@ -131,14 +136,21 @@ class RunningLab:
         return done.stdout
 
 
+#: Those that this process has up.
+_labs: list[RunningLab] = []
+
+
 @contextmanager
 def own_lab(name: str, *shape: str) -> Iterator[RunningLab]:
     """A lab of this process, up while the block runs. shape: options of `lab up`."""
     made = RunningLab(f"{name}-{os.getpid()}")
     try:
         lab_command("up", "--name", made.name, *shape, timeout_s=300)
+        _labs.append(made)
         yield made
     finally:
+        if made in _labs:
+            _labs.remove(made)
         lab_command("down", "--name", made.name)
 
 
@@ -151,3 +163,39 @@ def lab() -> Iterator[RunningLab]:
         return
     with own_lab("test") as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def _builds_go_round(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What hpcq built in one lab of a session, it need not build in the next: a build takes longer than most tests."""
+    if not _labs:
+        yield
+        return
+    store = session_folder(tmp_path_factory) / "lab-builds"
+    _exchange(store)
+    yield
+    _exchange(store)
+
+
+def _exchange(store: Path) -> None:
+    for scratch in (folder for lab in _labs for folder in lab.state.glob("*/scratch")):
+        own, shared = scratch / "hpcq" / "builds", store / scratch.parent.name
+        shared.mkdir(parents=True, exist_ok=True)
+        for folder in (own.parent, own):
+            if not folder.exists():
+                folder.mkdir(mode=0o700)
+                shutil.chown(folder, LABUSER_ID, LABUSER_ID)
+        for one, other in ((own, shared), (shared, own)):
+            for built in one.glob("[0-9a-f]*"):
+                _copy_built(built, other)
+
+
+def _copy_built(built: Path, to: Path) -> None:
+    """Under another name first: other processes look there meanwhile. Whoever is first has made it."""
+    if (to / built.name).exists():
+        return
+    part = to / f".{built.name}.{os.getpid()}"
+    if subprocess.run(["cp", "-a", built, part], check=False, capture_output=True).returncode == 0:
+        with contextlib.suppress(OSError):
+            part.rename(to / built.name)
+    shutil.rmtree(part, ignore_errors=True)
