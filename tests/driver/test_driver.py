@@ -22,7 +22,7 @@ from hpcq.runner.site.place import open_run
 from tests.local.desk import took_at_most
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
-pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+pytestmark = [pytest.mark.fast, pytest.mark.heavy]
 
 CAMPAIGN = """name: try
 clusters: [sim]

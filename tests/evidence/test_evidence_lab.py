@@ -192,7 +192,13 @@ def until(measure: Callable[[], Told], wanted: Callable[[Told], bool], tries: in
     return told
 
 
-@pytest.mark.parametrize(("kernel", "options"), QUIET, ids=[kernel for kernel, _ in QUIET])
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        pytest.param(*one, id=one[0], marks=[] if one[0] in {"tcp_stream", "udp_pingpong"} else [pytest.mark.long])
+        for one in QUIET
+    ],
+)
 def test_an_undisturbed_run_has_no_finding(nodes: Nodes, kernel: str, options: dict[str, Any]) -> None:
     """Nothing is ever said but that this machine was busy or robbed, and that only when it was, as seen from outside."""
     for _ in range(QUIET_TRIES):
@@ -215,7 +221,9 @@ def _seen_outside(kernel: str) -> float:
     return -0.1 if kernel.endswith("pingpong") else 0.1
 
 
-@pytest.mark.parametrize(("direction", "end"), [("client_to_server", "server"), ("server_to_client", "client")])
+@pytest.mark.parametrize(
+    ("direction", "end"), [("client_to_server", "server"), pytest.param("server_to_client", "client", marks=pytest.mark.long)]
+)
 def test_small_receive_buffer(nodes: Nodes, direction: str, end: str) -> None:
     options = {"receive_buffer_bytes": 4096, "rate_bps": 180_000_000, "direction": direction}
     told = until(lambda: nodes.measure("udp_stream", options), lambda one: bool(one.findings))
@@ -249,7 +257,7 @@ def test_small_send_buffer_of_a_datagram_sender(nodes: Nodes) -> None:
     assert told.line["metrics"]["lost_count"] == 0
 
 
-@pytest.mark.parametrize(("which", "end"), [("send", "client"), ("receive", "server")])
+@pytest.mark.parametrize(("which", "end"), [pytest.param("send", "client", marks=pytest.mark.long), ("receive", "server")])
 def test_small_tcp_buffer_on_a_long_way(nodes: Nodes, which: str, end: str) -> None:
     options = {f"{which}_buffer_bytes": 8192}
     # on a machine that others use, the wire between the clusters is a process that waits, and TCP may send again in vain
@@ -273,7 +281,8 @@ def test_small_tcp_buffer_on_a_long_way(nodes: Nodes, which: str, end: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("which", "name", "where", "end"), [("send", "wmem", CLIENT, "client"), ("receive", "rmem", FAR_SERVER, "server")]
+    ("which", "name", "where", "end"),
+    [("send", "wmem", CLIENT, "client"), pytest.param("receive", "rmem", FAR_SERVER, "server", marks=pytest.mark.long)],
 )
 def test_largest_tcp_buffer_of_a_node_on_a_long_way(nodes: Nodes, which: str, name: str, where: str, end: str) -> None:
     """Nobody set a buffer; the node's sysctl lets none grow."""

@@ -103,7 +103,7 @@ def break_things(driven: Driven, faults: Sequence[str], dice: random.Random) -> 
 
 
 #: Slurm refuses steps for a while after a restart, and the job waits for it; make test has that in a whole campaign too.
-SLOW = {"restart_controller"}
+SLOW = {"restart_controller", "refuse_connections"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in FAULTS])

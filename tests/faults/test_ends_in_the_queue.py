@@ -13,7 +13,7 @@ from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
 FIXTURES = (site,)  # pytest looks for them in this module
-pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+pytestmark = [pytest.mark.fast, pytest.mark.heavy]
 QUEUED_BEHIND = (("n1", "n2"), ("n1", "n3"))
 
 

@@ -194,6 +194,7 @@ def test_cancel_leaves_nothing_queued(desk: Desk) -> None:
     assert desk.hpcq("resume", expect=4).returncode == 4
 
 
+@pytest.mark.long
 def test_submit_then_resume_adopts_what_is_queued(desk: Desk) -> None:
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 2}}\nrepetitions: 1\ntests:\n  {INSTANT}")
     desk.hpcq("run", "--detach", "campaign.yaml")

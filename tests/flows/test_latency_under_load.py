@@ -30,7 +30,11 @@ SHORT: dict[str, Any] = {"duration_s": 0.4, "warmup_s": 0.05, "companion_idle_s"
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     ("rate_bps", "queue_bytes", "options"),
-    [(50e6, 125_000, {}), (80e6, 40_000, {}), (20e6, 250_000, {"direction": "server_to_client"})],
+    [
+        (50e6, 125_000, {}),
+        pytest.param(80e6, 40_000, {}, marks=pytest.mark.long),
+        (20e6, 250_000, {"direction": "server_to_client"}),
+    ],
 )
 def test_the_added_delay_is_that_of_the_queue(
     programs: Programs, tmp_path: Path, rate_bps: float, queue_bytes: int, options: dict[str, Any]

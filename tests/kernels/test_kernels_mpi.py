@@ -50,6 +50,14 @@ def mpi(request: pytest.FixtureRequest) -> Mpi:
     return chosen
 
 
+#: Before a test of what is the same code whichever library it is linked with: with MPICH it is one of the long tests.
+mpich_alone_takes_long = pytest.mark.parametrize(
+    "mpi",
+    [pytest.param(one, id=one.compiler, marks=[pytest.mark.long] if one is MPICH else []) for one in MPIS],
+    indirect=True,
+)
+
+
 @pytest.fixture
 def program(mpi: Mpi, programs: Programs) -> Path:
     return _built(programs, mpi)[0]

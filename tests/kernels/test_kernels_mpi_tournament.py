@@ -15,7 +15,7 @@ import pytest
 from hpcq.kernels import complete, kernel
 from hpcq.run_folder.lines import Outcome, kept_sizes, measured_sizes, read_line
 from hpcq.run_folder.spools import Spool
-from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, program, run
+from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, mpich_alone_takes_long, program, run
 from tests.mpi.mpi_programs import preloaded
 
 __all__ = ["mpi", "program"]
@@ -114,6 +114,7 @@ def test_a_node_that_is_not_there_costs_its_own_pairs(mpi: Mpi, program: Path, t
     assert (tmp_path / "spool.jsonl").read_bytes() == before
 
 
+@mpich_alone_takes_long
 def test_what_was_begun_twice_is_not_begun_again(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     begun = '{"format":1,"job":"j4","test":2,"repetition":2,"begun_utc":"2026-01-01T00:00:00Z"}\n'
     (tmp_path / "spool.jsonl").write_text(begun * 2)
@@ -124,6 +125,7 @@ def test_what_was_begun_twice_is_not_begun_again(mpi: Mpi, program: Path, tmp_pa
     assert keys(lines) == EVERYTHING
 
 
+@mpich_alone_takes_long
 def test_it_ends_early_after_the_step_in_hand(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     (tmp_path / "finish").touch()
     ends = ["--finish-file", str(tmp_path / "finish"), "--done-file", str(tmp_path / "done")]
@@ -135,12 +137,14 @@ def test_it_ends_early_after_the_step_in_hand(mpi: Mpi, program: Path, tmp_path:
 
 
 @pytest.mark.promise("The name of a file is never a format.")
+@mpich_alone_takes_long
 def test_the_name_of_a_file_is_no_format(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     code, said, _ = play(mpi, program, tmp_path, "abcd", "--done-file", str(tmp_path / "absent" / "%s%s%n"))
     assert code != 0
     assert "absent/%s%s%n: No such file or directory (ENOENT)" in said
 
 
+@mpich_alone_takes_long
 def test_ranks_that_nobody_can_tell_apart_are_refused(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     code, said, lines = play(mpi, program, tmp_path, "xyz")
     assert code != 0
@@ -248,6 +252,7 @@ def test_a_sweep_that_is_killed_has_each_measured_size_on_the_disk(mpi: Mpi, pro
 
 
 @pytest.mark.promise("Ranks of a tournament leave out the same sizes of a sweep.")
+@mpich_alone_takes_long
 def test_sizes_that_an_earlier_attempt_measured_are_left_out(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     launched = sweeping(mpi, program, tmp_path, duration_s=0.05, more="measured 64,16\n")
     said = launched.communicate(timeout=200)[0]
@@ -260,6 +265,7 @@ def test_sizes_that_an_earlier_attempt_measured_are_left_out(mpi: Mpi, program: 
 @pytest.mark.promise("If the disk refuses sizes of a sweep, the result has a warning.")
 @pytest.mark.promise("A file of kept sizes that cannot be made is a warning.")
 @pytest.mark.parametrize("folder_too", [False, True])
+@mpich_alone_takes_long
 def test_sizes_that_the_disk_refuses_are_said_and_cost_no_result(
     mpi: Mpi, program: Path, tmp_path: Path, folder_too: bool
 ) -> None:

@@ -245,7 +245,7 @@ class TestTheSites:
 
 class TestMpi:
     @pytest.mark.parametrize(("compiler", "plugin"), [("mpicc.openmpi", "pmix"), ("mpicc.mpich", "pmi2")])
-    @pytest.mark.parametrize("cluster", ["alpha", "beta"])
+    @pytest.mark.parametrize("cluster", ["alpha", pytest.param("beta", marks=pytest.mark.long)])
     def test_bytes_of_two_ranks_go_through_eth0(self, lab: RunningLab, cluster: str, compiler: str, plugin: str) -> None:
         lab.ssh(cluster, f"cat > {plugin}.c; {compiler} -o {plugin} {plugin}.c", text=MPI_PROGRAM)
         nodes = [f"{cluster}/n01", f"{cluster}/n02"]

@@ -148,7 +148,7 @@ class TestStartAndEnd:
         lab_command("down", "--name", other.name)
         assert lab.status()["state"] == "up"
 
-    @pytest.mark.parametrize("after_s", [0.3, 0.9, 2.5])
+    @pytest.mark.parametrize("after_s", [0.9, *(pytest.param(one, marks=pytest.mark.long) for one in (0.3, 2.5))])
     def test_an_up_that_was_killed_half_way_leaves_nothing(self, lab: RunningLab, after_s: float) -> None:
         name = f"{lab.name[:18]}-c"
         before = host_view()

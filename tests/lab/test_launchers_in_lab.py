@@ -98,7 +98,7 @@ def all_measured_in_their_roles(measured: Measured, count: int) -> None:
     [
         pytest.param(OPEN_MPI, id="openmpi-mpirun"),
         pytest.param(HYDRA, id="mpich-hydra", marks=pytest.mark.long),
-        pytest.param(PMI2, id="mpich-srun-pmi2"),
+        pytest.param(PMI2, id="mpich-srun-pmi2", marks=pytest.mark.long),
     ],
 )
 def test_mpi_pairs_keep_their_roles_whatever_numbers_the_ranks(lab: RunningLab, tmp_path: Path, keys: str) -> None:

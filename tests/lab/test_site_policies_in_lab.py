@@ -65,6 +65,7 @@ def test_access_that_is_denied_ends_at_once(lab: RunningLab, tmp_path: Path) -> 
             Driven(tmp_path, lab, "alpha", f"{TWO_PAIRS}\nnodes: {{partition: alloc}}")
 
 
+@pytest.mark.long
 def test_a_filter_that_refuses_ends_at_once(lab: RunningLab, tmp_path: Path) -> None:
     driven = Driven(tmp_path, lab, "alpha", TWO_PAIRS)
     lab.exec("alpha", "sh", "-c", "cat >/etc/slurm/job_submit.lua", text=JOB_SUBMIT)

@@ -155,7 +155,7 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize(
     "moment",
-    ["attempt", "submitted", "ended", *(pytest.param(one, marks=pytest.mark.long) for one in ("estimate", "met", "ways"))],
+    ["submitted", *(pytest.param(one, marks=pytest.mark.long) for one in ("attempt", "ended", "estimate", "met", "ways"))],
 )
 def test_a_driver_that_dies_at_any_event_is_taken_up(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -180,7 +180,7 @@ def test_a_driver_that_dies_at_any_event_is_taken_up(
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("moment", ["estimate", "met"])
+@pytest.mark.parametrize("moment", [pytest.param("estimate", marks=pytest.mark.long), "met"])
 def test_cancelling_ends_both_sides_and_leaves_nothing(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels.kernel_programs import Programs
 from tests.kernels.test_kernels_mpi import OPEN_MPI, _built
-from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 SPOIL = Path(__file__).with_name("spoil.c")
@@ -18,6 +18,7 @@ OPERATIONS = ["put", "get", "accumulate"]
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("synchronization", ["fence", "lock", "flush"])
+@mpich_takes_long
 def test_every_operation_arrives(launched: Launched, operation: str, synchronization: str) -> None:
     chosen: dict[str, Any] = {"operation": operation, "synchronization": synchronization}
     done = launched.run("mpi_one_sided", message_bytes=100_004, validate="true", **chosen)
@@ -37,6 +38,7 @@ def test_no_bytes_are_a_size(launched: Launched, operation: str) -> None:
 
 @pytest.mark.promise("With validate, a put, get or accumulate of which anything did not arrive makes the result invalid.")
 @pytest.mark.parametrize("operation", OPERATIONS)
+@mpich_takes_long
 def test_what_did_not_arrive_makes_a_result_invalid(launched: Launched, tmp_path: Path, operation: str) -> None:
     env = preloaded(launched.mpi, SPOIL, tmp_path / "spoil.so")
     options: dict[str, Any] = {"operation": operation, "synchronization": "lock", "message_bytes": 1000}

@@ -16,6 +16,7 @@ SPOIL, PLACES = (Path(__file__).with_name(f"{name}.c") for name in ("spoil", "pl
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("call", ["blocking", "synchronous", "nonblocking", "persistent"])
+@mpich_takes_long
 def test_every_call_brings_what_was_sent(launched: Launched, kernel: str, call: str) -> None:
     if (kernel, call) == ("mpi_stream", "persistent"):
         done = launched.run(kernel, call=call)
@@ -62,6 +63,7 @@ def test_buffers_are_where_their_policy_says(launched: Launched, tmp_path: Path)
 
 
 @pytest.mark.parametrize("direction", ["client_to_server", "server_to_client", "both"])
+@mpich_takes_long
 def test_a_stream_goes_each_way(launched: Launched, direction: str) -> None:
     done = launched.run("mpi_stream", direction=direction, message_bytes=1000, window_count=7, validate="true")
     assert (done.rc, done.line["valid"]) == (0, True), done.err
@@ -87,6 +89,7 @@ def test_no_bytes_are_a_size(launched: Launched, kernel: str) -> None:
 @pytest.mark.parametrize(
     ("kernel", "options"), [("mpi_pingpong", {}), ("mpi_pingping", {}), ("mpi_stream", {"call": "blocking"})]
 )
+@mpich_takes_long
 def test_what_came_otherwise_than_it_was_sent_makes_a_result_invalid(
     launched: Launched, tmp_path: Path, kernel: str, options: dict[str, Any]
 ) -> None:

@@ -69,6 +69,7 @@ def test_pbsdsh_starts_what_runs_on_other_nodes(tmp_path: Path, more: str) -> No
         assert (tmp_path / "seen").read_text().split() == ["0", "7", "143"]
 
 
+@pytest.mark.long
 def test_a_killed_driver_goes_on_where_it_was_and_nothing_runs_twice(tmp_path: Path) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:
         pbs.control(set={"history": False, "sleep_s": 0.0})

@@ -215,7 +215,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.promise("A lock of the account is broken after a minute of this host's own count, whatever other clocks say.")
 @pytest.mark.heavy
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("wrong_s", [-3600, 0, 3600])
+@pytest.mark.parametrize("wrong_s", [-3600, *(pytest.param(one, marks=pytest.mark.long) for one in (0, 3600))])
 def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_path: Path, wrong_s: int) -> None:
     """Whatever the clock of the file server says: only a minute that this host saw counts."""
     folder = tmp_path / "account" / "sim"

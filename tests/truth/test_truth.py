@@ -268,7 +268,7 @@ def test_rate_and_round_trip_are_those_of_the_line(programs: Programs, tmp_path:
 
 
 @on_the_clock
-@pytest.mark.parametrize("loss_ratio", [0.004, 0.03])
+@pytest.mark.parametrize("loss_ratio", [0.004, pytest.param(0.03, marks=pytest.mark.long)])
 def test_loss_is_that_of_the_line(programs: Programs, tmp_path: Path, loss_ratio: float) -> None:
     """Within the binomial interval (four standard deviations)."""
     with wired(tmp_path, rate_bps=3e8, loss_ratio=loss_ratio) as pair:
