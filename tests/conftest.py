@@ -106,7 +106,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None or item.get_closest_marker("lab") is not None:
         return (yield)
-    with _place(run, len(os.sched_getaffinity(0)) + 1):
+    with _place(run, len(os.sched_getaffinity(0)) + 2):
         return (yield)
 
 
