@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import shutil
 from html import unescape
@@ -16,8 +17,8 @@ from hpcq.store.load.cluster import load_run
 from hpcq.store.selection import Selection
 from hpcq.verdict.words import Verdict
 from tests.history.histories import History
-from tests.people.nights import Asked
-from tests.store.run_folders import RunBuilder
+from tests.people.nights import PAIRS, Asked
+from tests.store.run_folders import START, RunBuilder
 
 pytestmark = pytest.mark.fast
 
@@ -48,8 +49,14 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
 
 @pytest.mark.heavy
 @pytest.mark.promise("Pages, notify and doctor tell and suspect what regressions tells and suspects.")
-def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everybody_tells_the_same(
+    nights: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)  # whoever starts the tests may have runs of their own where they stand
+    made, ask = History(tmp_path, pairs=PAIRS), Asked(tmp_path / "results.db", capsys)
+    shutil.copy(nights.database, made.database)
+    last = (dt.datetime.now(dt.UTC) - START).days - 1
+    made.night(last + 0.5, levels={"n2": 0.9, "n4": 0.6, "n6": 0.93, "n1>n3": 0.7}, noise=0.004)
     causes = ask.json("regressions", expect=3)["causes"]
     assert {one["state"] for one in causes} == {"told", "suspected"}, "a history of both"
     assert ask.json("report", "--since", "30d", "--to", str(tmp_path / "month.html"), expect=3)["causes"] == causes
@@ -66,14 +73,14 @@ def test_everybody_tells_the_same(nights: History, ask: Asked, tmp_path: Path, m
     mailed = ask.json("notify", "--dry-run", "true")
     told = {(one["kind"], one["name"]) for one in mailed if one["kind"] != "campaign" and one["reason"].startswith("told: ")}
     assert told == {(one["thing"], " - ".join(one["names"])) for one in causes if one["state"] == "told"}
-    doctor = [one for one in examine(Places(nights.database, tmp_path)) if one.area == "judgement"]
+    doctor = [one for one in examine(Places(made.database, tmp_path)) if one.area == "judgement"]
     assert len(doctor) == len(causes)
     assert all(
         one.found.startswith(cause["state"]) and cause["reason"] in one.found for one, cause in zip(doctor, causes, strict=True)
     )
     for node in ("n2", "n4", "n6"):
         accused = [one for one in causes if one["state"] == "told" and node in one["names"]]
-        page = write_stretch(nights.database, "30d", Selection(cluster="alpha", node=node), tmp_path / f"{node}.html")
+        page = write_stretch(made.database, "30d", Selection(cluster="alpha", node=node), tmp_path / f"{node}.html")
         assert {(one.thing, one.names) for one in page.causes if one.is_told} == {
             (one["thing"], tuple(one["names"])) for one in accused
         }
