@@ -114,6 +114,9 @@ LIKE = [  # tests of a suite whose tables look alike
     ["osu_latency", "osu_allreduce", "osu_alltoall"],
     ["imb_pingpong", "imb_pingping"],
     ["perftest_write_bw", "perftest_send_bw", "perftest_read_bw"],
+    ["perftest_write_lat", "perftest_send_lat", "perftest_read_lat"],
+    ["qperf_tcp_bw", "qperf_tcp_lat"],
+    ["gpcnet", "gpcnet_load"],
     ["sockperf_tcp", "sockperf_udp"],
     ["iperf3_tcp", "iperf3_udp"],
 ]
@@ -154,6 +157,18 @@ def test_the_table_of_nccl_tests_before_2_12() -> None:
     minutes = text.replace("(us)", "(ms)")
     options = {"message_bytes_min": 1 << 20, "message_bytes_max": 1 << 20}
     assert refused("nccl_all_reduce", minutes, **options).startswith("table: units ")
+
+
+@pytest.mark.promise("The output of another test of a suite, whose table looks the same, is refused by its title.")
+def test_the_table_of_another_test_of_nccl_tests_is_refused() -> None:
+    """Newer ones have a title; of the others, the column of the operator or the root tells."""
+    text = (FOLDER / "nccl_all_reduce" / "rccl-tests.txt").read_text("utf-8")
+    sizes_read = {"message_bytes_min": 1 << 33, "message_bytes_max": 1 << 34}
+    assert refused("nccl_all_reduce", text, **sizes_read) == ""
+    titled = text.replace("starting: all_reduce_perf", "starting: reduce_scatter_perf")
+    assert refused("nccl_all_reduce", titled, **sizes_read).startswith("output: it is of 'reduce_scatter_perf': ")
+    assert "operator: 'none': must be sum|" in refused("nccl_all_reduce", text.replace(" sum ", "none "), **sizes_read)
+    assert "root: '0': must be -1" in refused("nccl_all_reduce", text.replace("sum      -1", "sum       0"), **sizes_read)
 
 
 @pytest.mark.heavy
