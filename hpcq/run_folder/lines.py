@@ -282,6 +282,26 @@ def _words_in(rest: bytes) -> list[str]:
     return [line for line in lines if line.lstrip(",") and not line.lstrip(",").startswith(_BEGIN.decode())]
 
 
+#: Over what a library says that it sends, on standard output: Intel MPI with I_MPI_DEBUG names the provider of libfabric,
+#: UCX with UCX_LOG_LEVEL=info the lanes of each kind of endpoint, `transport/device` (before 1.14 `ep_cfg[1]:`, later `cfg#1`).
+_PROVIDER_SAID = re.compile(r"MPI startup\(\): libfabric provider: (\S+)\s*\Z")
+_LANES_SAID = re.compile(r"\bUCX  INFO .*(?:\bep_cfg\[\d+\]:|\bcfg#\d+) .*?\btag\(([^()]*)\)")
+
+
+def transport_said(said: Sequence[str]) -> str:
+    """Return the providers or lanes that libraries say they send over, each once; empty if none says so.
+
+    The lanes of a rank to itself are left out: no message between ranks takes them.
+    """
+    found: dict[str, None] = {}
+    for line in said:
+        if match := _PROVIDER_SAID.search(line):
+            found[match[1]] = None
+        elif (match := _LANES_SAID.search(line)) and "self/" not in match[1]:
+            found.update(dict.fromkeys(match[1].split()))
+    return " ".join(found)
+
+
 def printed(content: bytes) -> tuple[dict[str, Any], list[str]]:
     """Return the object that a kernel printed, and what else was on its standard output.
 
@@ -547,6 +567,9 @@ def _read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, A
     _fill(line, described)
     if said:
         line.warnings.append(("library_said", "\n".join(said)[:_KEPT_CHARACTERS]))
+    if sends_over := transport_said(said):
+        granted = {**mapping(content.get("granted")), "mpi_transport_said": sends_over[:_KEPT_CHARACTERS]}
+        line.content = {**content, "granted": granted}
     _judge(line, return_code, kernel, parameters)
     return line
 

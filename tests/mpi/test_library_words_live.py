@@ -19,13 +19,14 @@ SWEEP = {"message_bytes": 8, "sweep_to_bytes": 64, "duration_s": 20, "warmup_s":
 
 
 @pytest.mark.promise("A result of hpcq-mpi counts among what UCX logs to standard output.")
+@pytest.mark.promise("A result names the transports that UCX or Intel MPI say they send over, where they log it.")
 @pytest.mark.parametrize("launched", [MPICH], ids=["mpich"], indirect=True)
 @pytest.mark.parametrize("sweeps", [False, True], ids=["one", "sweep"])
 def test_a_result_among_what_ucx_logs_counts(launched: Launched, sweeps: bool) -> None:
     given = SWEEP if sweeps else {**SWEEP, "sweep_to_bytes": 0}
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     command = [*launched.mpi.launcher, "2", str(launched.program), "mpi_pingpong", "--interface", "lo", *options]
-    environment = {**os.environ, "UCX_LOG_LEVEL": "info"}
+    environment = {**os.environ, "UCX_LOG_LEVEL": "info", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
     done = subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT_S, check=False)
     content, said = printed(done.stdout)
     assert any("UCX  INFO" in one for one in said), done.stdout
@@ -35,5 +36,6 @@ def test_a_result_among_what_ucx_logs_counts(launched: Launched, sweeps: bool) -
     line = read_line(raw, Path("t1-r1.json"), "mpi_pingpong", first["options"])
     assert (line.outcome, line.reason) == (Outcome.MEASURED, None)
     assert dict(line.warnings)["library_said"].splitlines()[0] == said[0]
+    assert line.content["granted"]["mpi_transport_said"] == "tcp/lo"
     if sweeps:
         assert [one["options"]["message_bytes"] for one in content["sizes"]] == [8, 16, 32, 64]

@@ -65,10 +65,43 @@ def test_a_result_among_words_counts(result: dict[str, Any], words: tuple[str, .
     }[place]
     line = read(content, result)
     assert (line.outcome, line.reason, line.metrics) == (Outcome.MEASURED, None, result["metrics"])
-    assert line.content == result, "the frame is no part of the result"
+    told = {"mpi_transport_said": "tcp;ofi_rxm"} if words == INTEL_WORDS else {}
+    expected = {**result, "granted": {**result.get("granted", {}), **told}} if told else result
+    assert line.content == expected, "the frame is no part of the result"
     [(name, kept)] = line.warnings
     assert name == "library_said"
     assert kept.splitlines() == [*words, *(words if place in {"around", "without_line_ends"} else ())]
+
+
+@pytest.mark.promise("A result names the transports that UCX or Intel MPI say they send over, where they log it.")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (INTEL_WORDS, "tcp;ofi_rxm"),
+        (UCX_WORDS, ""),
+        (  # UCX 1.13, as recorded: a rank to itself, and to the other one by both ranks
+            (
+                "[1.2] [n1:80:0]      ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(self/memory0 tcp/lo) am(self/memory0)",
+                "[1.2] [n1:80:0]      ucp_worker.c:1763 UCX  INFO    ep_cfg[1]: tag(tcp/lo tcp/eth0) rma_am(tcp/lo)",
+                "[1.2] [n1:81:0]      ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(tcp/lo tcp/eth0) rma_am(tcp/lo)",
+            ),
+            "tcp/lo tcp/eth0",
+        ),
+        (
+            (
+                "[1.2] [n1:80:0]      ucp_worker.c:1877 UCX  INFO    0x5581 self cfg#0 tag(self/memory cma/memory)",
+                "[1.2] [n1:80:0]      ucp_worker.c:1877 UCX  INFO    0x5581 inter-node cfg#1 tag(rc_mlx5/mlx5_0:1)",
+            ),
+            "rc_mlx5/mlx5_0:1",
+        ),
+        (("the author of this program talks of libfabric provider: tcp", "UCX  WARN  ep_cfg[1]: tag(tcp/lo)"), ""),
+    ],
+    ids=["intel_mpi", "ucx_says_no_lanes", "ucx_before_1.14", "ucx_later", "others"],
+)
+def test_the_transport_that_a_library_names(result: dict[str, Any], words: tuple[str, ...], told: str) -> None:
+    line = read(lines(*words) + frame(result), result)
+    assert line.content["granted"].get("mpi_transport_said", "") == told
+    assert line.outcome == Outcome.MEASURED
 
 
 def test_a_result_alone_has_no_words(result: dict[str, Any]) -> None:
