@@ -102,11 +102,8 @@ def break_things(driven: Driven, faults: Sequence[str], dice: random.Random) -> 
     everything_once(driven)
 
 
-#: Slurm refuses steps for a while after a restart, and the job waits for it; make test has that in a whole campaign too.
-SLOW = {"restart_controller", "refuse_connections"}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in FAULTS])
+@pytest.mark.long  # make test has a cut connection and a restart in a whole campaign
+@pytest.mark.parametrize("name", FAULTS)
 def test_one_fault(lab: RunningLab, tmp_path: Path, name: str) -> None:
     break_things(campaign(lab, tmp_path, 2), [name], random.Random(1))
 

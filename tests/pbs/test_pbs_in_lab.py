@@ -73,7 +73,7 @@ def desk_of(lab: RunningLab, folder: Path) -> Desk:
     text = lab.cluster_file("beta").read_text().replace("scheduler: slurm", "scheduler: pbs")
     lines = text.replace(", launch: srun --mpi=pmix", "").splitlines()
     kept = [line for line in lines if line.partition(":")[0] not in {"partition", "account"}]
-    (folder / "clusters" / "beta.yaml").write_text("\n".join([*kept, "queue: workq", "compiler: {cflags: -O0}", ""]))
+    (folder / "clusters" / "beta.yaml").write_text("\n".join([*kept, "queue: workq", ""]))
     return Desk(folder, lab)
 
 
