@@ -27,9 +27,8 @@ from bench import harness
 from bench.support.histories import NOISES, PLANS, Fault, Site, again, draw
 from hpcq.judge.causes import Thing
 from hpcq.judge.confirming import plan
-from hpcq.judge.jobs import Indices, NightJobs, by_night
 from hpcq.judge.judging import FALSE_MORNINGS, Watched, watch
-from hpcq.judge.values import Floats, Outcome, Values
+from hpcq.judge.values import Floats, Indices, NightJobs, Outcome, Values, by_night
 
 HISTORY = 60
 #: false mornings per 100 that a noise may bring; 1 where not named

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcq.analysis.bulk_points import disturbed_in, scatter_of, two_and_history
-from hpcq.analysis.changed import gone_level
+from hpcq.analysis.changed import disturbed_in, gone_level, scatter_of, two_and_history
 from hpcq.analysis.series_outcomes import Lost, lost_in, planned_in
 from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter

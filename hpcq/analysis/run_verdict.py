@@ -316,8 +316,7 @@ def _changes(
 
     beside_work: this run's values of them count for nothing.
     """
-    from hpcq.analysis.bulk_points import tracks
-    from hpcq.analysis.changed import explained, known_states, searched
+    from hpcq.analysis.changed import explained, known_states, searched, tracks
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
     rows, metrics, window = history.rows, history.metrics, history.window

@@ -284,8 +284,8 @@ def standing_after(database: Connection, cluster: str, runs: Mapping[str, str]) 
 
     A run before the first value is left out.
     """
-    from hpcq.judge.jobs import by_night
     from hpcq.judge.judging import FALSE_MORNINGS, Watched
+    from hpcq.judge.values import by_night
     from hpcq.store.read.judged_values import job_values
 
     values, seen = job_values(database, cluster, metrics_of(database, None), Window("all"))

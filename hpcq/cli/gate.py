@@ -132,7 +132,7 @@ def _too_few(tests: Sequence[Tested], against: str | None) -> Iterator[str]:
 
 def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, MetricRow], window: Any, facts: Any) -> list[Tested]:
     """Values by test: kernel and parameters, on one cluster."""
-    from hpcq.analysis.bulk_points import tracks
+    from hpcq.analysis.changed import tracks
 
     values = {track.series_id: track.value for track in tracks(connection, rows, metrics, window, facts=facts)}
     return _by_test(rows, metrics, values)

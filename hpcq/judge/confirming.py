@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.judge.causes import Thing
-from hpcq.judge.jobs import Flags
 from hpcq.judge.judging import CLEAR_JOBS, MEASURED_AGAIN, Watched
 from hpcq.judge.levels import GROUP_JOBS_MIN
-from hpcq.judge.values import NOBODY
+from hpcq.judge.values import NOBODY, Flags
 
 #: Good partners of a suspected node.
 PARTNERS = 2

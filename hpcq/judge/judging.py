@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hpcq.judge.causes import Cause, Coverage, Effect, Judged, Judgement, State, Thing
-from hpcq.judge.jobs import Flags, Indices, Jobs, NightJobs, by_night
 from hpcq.judge.levels import (
     GROUP_SHARE,
     NODE_SHARE,
@@ -35,7 +34,7 @@ from hpcq.judge.levels import (
     seen_from,
 )
 from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, START_NIGHTS, OverTime, Told
-from hpcq.judge.values import NOBODY, Floats, Values
+from hpcq.judge.values import NOBODY, Flags, Floats, Indices, Jobs, NightJobs, Values, by_night
 from hpcq.kernels import Better
 
 #: What a site bears: 1 false morning per 100 nights.

@@ -16,8 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from hpcq.judge.jobs import Flags, Indices
-from hpcq.judge.values import NOBODY, Floats
+from hpcq.judge.values import NOBODY, Flags, Floats, Indices
 
 
 def best_of(thing: Indices, value: Floats, thing_count: int, share: float) -> tuple[Floats, Indices]:

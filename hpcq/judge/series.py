@@ -32,8 +32,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, correlation_factor
-from hpcq.statistics.comparison import ALPHA, ComparisonVerdict, benjamini_hochberg, median_shift
-from hpcq.statistics.ranks import FLOOR_RATIO, MAD_TO_SIGMA, mann_whitney, median, rolling_median
+from hpcq.statistics.comparison import (
+    ALPHA,
+    FLOOR_RATIO,
+    MAD_TO_SIGMA,
+    ComparisonVerdict,
+    benjamini_hochberg,
+    mann_whitney,
+    median,
+    median_shift,
+    rolling_median,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

@@ -2,7 +2,7 @@
 
     find_changes        unknown boundary: when did it change?       changes.py over scale.py
     compare             known boundary: is after worse than before?  boundary.py
-    compare_jobs        the same for single jobs, given how far jobs scatter     between_jobs.py
+    compare_jobs        the same for single jobs, given how far jobs scatter     comparison.py
     median_shift        how far, with an interval                    comparison.py
     benjamini_hochberg  many series at once                          comparison.py
 
@@ -10,11 +10,22 @@ This package imports numpy. A module that loads at start-up of a reading verb im
 docs/methods/change-points.md explains both methods to people.
 """
 
-from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, job_scatters, pooled_scatter
 from hpcq.statistics.boundary import compare, compare_many
 from hpcq.statistics.changes import Change, change_indices, find_changes
-from hpcq.statistics.comparison import Comparison, ComparisonVerdict, Shift, benjamini_hochberg, median_shift
-from hpcq.statistics.ranks import mann_whitney, noise_scale
+from hpcq.statistics.comparison import (
+    Comparison,
+    ComparisonVerdict,
+    JobScatter,
+    Shift,
+    benjamini_hochberg,
+    compare_jobs,
+    job_scatter,
+    job_scatters,
+    mann_whitney,
+    median_shift,
+    noise_scale,
+    pooled_scatter,
+)
 
 __all__ = [
     "Change",

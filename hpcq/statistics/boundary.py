@@ -8,7 +8,7 @@
 Ranks assume no shape of the noise. The minimum effect spares people real changes that do not matter. Repetitions that
 ran back to back are not independent, and five of them say less than five independent values. If neighbours before the
 boundary are clearly correlated, p is computed with a wider spread (docs/methods/change-points.md).
-For single jobs, see between_jobs.py.
+For single jobs, see compare_jobs in comparison.py.
 """
 
 from __future__ import annotations
@@ -24,23 +24,21 @@ from numpy.typing import ArrayLike, NDArray
 from hpcq.kernels import Better
 from hpcq.statistics.comparison import (
     ALPHA,
+    CORRELATION_MAX,
     LOOK_AGAIN,
     MINIMUM_EFFECT_RATIO,
     PASS_EFFECT_RATIO,
     Comparison,
     ComparisonVerdict,
     Shift,
-    benjamini_hochberg,
-    beyond_doubt,
-    median_shift,
-    more_needed,
-)
-from hpcq.statistics.ranks import (
-    CORRELATION_MAX,
     after_count_needed,
     average_ranks,
+    benjamini_hochberg,
+    beyond_doubt,
     mann_whitney,
     median,
+    median_shift,
+    more_needed,
     noise_scale,
     smallest_p,
 )

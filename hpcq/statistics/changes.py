@@ -2,7 +2,7 @@
 
     1  kernel segmentation        gamma = 1 / (8 sigma^2), penalty 1.5 ln n, segments of >= 3 points
     2  drop steps below 3 %       the smallest first, with new medians each time
-    3  rank scan in each segment  ranks.py: steps as small as the noise, which stage 1 is too careful to see
+    3  rank scan in each segment  comparison.py: steps as small as the noise, which stage 1 is too careful to see
     4  correlated series          stages 1 to 3 again at 1.2 times the price, steps placed by their innovations
     5  false discovery control    over all series judged together
 
@@ -23,8 +23,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
-from hpcq.statistics.comparison import benjamini_hochberg, beyond_doubt, median_shift
-from hpcq.statistics.ranks import correlation_factor, mann_whitney, median, noise_scale, scan_step
+from hpcq.statistics.comparison import (
+    benjamini_hochberg,
+    beyond_doubt,
+    correlation_factor,
+    mann_whitney,
+    median,
+    median_shift,
+    noise_scale,
+    scan_step,
+)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Best segmentation of series under the rbf kernel: exact dynamic programming, many series at once, memory linear in n.

@@ -2,7 +2,7 @@
 
 select(database, Selection(...))      series with their names, in order
 metrics_of(database, name)         the metric of each kernel that an analysis reads
-points.py reads the points of one series, hpcq/analysis/bulk_points.py those of many
+points.py reads the points of one series, hpcq/analysis/changed.py those of many
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 One point is one job. A change has persisted when more than one point shows it, so a single point never counts as a
 change. If there are too few points for ranks, the scatter between jobs decides, as learned from history
-(between_jobs.py). Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides which to
+(comparison.py). Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides which to
 believe. A series that moved ten times its noise beyond everything seen before is believed in any case.
 """
 
@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from hpcq.kernels import Better
 from hpcq.statistics import Comparison, ComparisonVerdict, JobScatter, benjamini_hochberg, compare, compare_jobs, find_changes
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, p_of_worse
-from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, MINIMUM_EFFECT_RATIO, beyond_doubt
-from hpcq.statistics.ranks import median, smallest_p, smallest_side
+from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, MINIMUM_EFFECT_RATIO, beyond_doubt, median, smallest_p, smallest_side
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.statistics.between_jobs import t_quantile
+from hpcq.statistics.comparison import t_quantile
 from tests.kernels.kernel_programs import LIMIT_S, Server
 
 CALM: dict[str, dict[str, Any]] = {

@@ -12,8 +12,7 @@ from hpcq.analysis.blame_tables import tables_of
 from hpcq.kernels import Better
 from hpcq.localisation import blame
 from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs, job_scatter, job_scatters, pooled_scatter
-from hpcq.statistics.between_jobs import ASSUMED_RATIO, LEAST_RATIO, t_quantile
-from hpcq.statistics.comparison import runs_needed
+from hpcq.statistics.comparison import ASSUMED_RATIO, LEAST_RATIO, runs_needed, t_quantile
 from hpcq.store.database import reading
 from hpcq.store.selection import Selection
 from hpcq.verdict.levels import Sides, judge_boundary, judge_search

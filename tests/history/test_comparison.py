@@ -17,7 +17,7 @@ from hpcq.statistics import (
     mann_whitney,
     median_shift,
 )
-from hpcq.statistics.ranks import EXACT_TOTAL, after_count_needed, average_ranks, smallest_p, smallest_side
+from hpcq.statistics.comparison import EXACT_TOTAL, after_count_needed, average_ranks, smallest_p, smallest_side
 from tests.history.test_statistics import noisy
 
 pytestmark = pytest.mark.fast

@@ -12,10 +12,9 @@ from bench.support.histories import Fault, Site, draw
 from hpcq.judge import values as columns
 from hpcq.judge.causes import Cause, Judged, State, Thing
 from hpcq.judge.confirming import plan
-from hpcq.judge.jobs import Flags
 from hpcq.judge.judging import judge, watch
 from hpcq.judge.over_time import OverTime
-from hpcq.judge.values import NOBODY, Night, Outcome, Values
+from hpcq.judge.values import NOBODY, Flags, Night, Outcome, Values
 from hpcq.kernels import Better
 
 pytestmark = pytest.mark.fast

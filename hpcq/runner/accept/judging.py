@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpcq.analysis import change, pair_values
+from hpcq.analysis.change import rank, say
 from hpcq.analysis.gates import References, judge_run
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
 from hpcq.errors import UserError
@@ -30,7 +31,6 @@ from hpcq.store.read.judged_values import hardware_of
 from hpcq.store.selection import Selection, run_id_of
 from hpcq.units import parse_utc
 from hpcq.verdict.acceptance import LOST_SHARE, Acceptance, Pair, Sides, acceptance_of, not_covered
-from hpcq.verdict.causes import rank, say
 from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 #: A metric without a direction has no slow values: all are alike.

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpcq.kernels import Better, KernelTest
-from hpcq.statistics.ranks import mann_whitney, smallest_p
+from hpcq.statistics.comparison import mann_whitney, smallest_p
 from hpcq.store.database import Connection
 
 #: Chance that one run of equal toolchains has any row that calls them different.
