@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -95,6 +95,8 @@ class Description:
     scrubbed_prefixes: tuple[str, ...] = ()
     #: Variables with these prefixes that hpcq keeps: they select the instance or prove who asks.
     kept_variables: frozenset[str] = frozenset()
+    #: Variables that hpcq sets for its commands, whatever the site or the person sets.
+    assigned_variables: Mapping[str, str] = field(default_factory=dict)
     #: The variables that `instance:` of the cluster file may set.
     instance_variables: tuple[str, ...] = ()
     check_directive: DirectiveCheck = lambda _: None

@@ -57,7 +57,8 @@ def commands_environment(kind: str, instance: Mapping[str, str]) -> CommandEnvir
     instance: what the cluster file sets. hpcq removes the variables of all kinds, since it may itself run inside a job.
     """
     prefixes = tuple(prefix for one in DESCRIPTIONS.values() for prefix in one.scrubbed_prefixes)
-    return CommandEnvironment(prefixes, describe(kind).kept_variables, dict(instance))
+    found = describe(kind)
+    return CommandEnvironment(prefixes, found.kept_variables, {**found.assigned_variables, **instance})
 
 
 def mpi_example(kind: str) -> str:

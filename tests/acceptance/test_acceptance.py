@@ -16,7 +16,7 @@ from hpcq.runner.accept import accepting
 from hpcq.runner.accept.accepting import commands_for
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose, partners
 from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
-from hpcq.scheduler.slurm.scheduler import SlurmAdministration, read_nodes, read_reservations
+from hpcq.scheduler.slurm.scheduler import SlurmAdministration, Who, read_nodes, read_reservations
 from hpcq.store.ledger import LedgerNode
 from hpcq.transport import Here
 from hpcq.verdict.acceptance import Acceptance, pairs_across, sides_of
@@ -219,11 +219,12 @@ def test_a_node_that_is_not_heard_is_said_to_be_that() -> None:
 
 
 def test_reading_slurm() -> None:
+    me = Who("me")
     nodes = read_nodes(NODE)
     assert nodes["a-n01"].started_utc == "2026-11-21T03:37:15Z"
     assert (nodes["a-n01"].drained, nodes["a-n01"].reason) == (True, "fan = loud, n01")
     assert (nodes["a-n02"].down, nodes["a-n02"].started_utc) == (True, None)
-    [found] = read_reservations(RESERVATION, "me")
+    [found] = read_reservations(RESERVATION, me)
     assert (found.name, found.nodes, found.active, found.maintenance, found.mine) == (
         "swap",
         ("a-n01", "a-n02"),
@@ -231,9 +232,9 @@ def test_reading_slurm() -> None:
         True,
         True,
     )
-    assert not read_reservations(RESERVATION, "you")[0].mine
-    assert (found.flex, read_reservations(RESERVATION.replace("MAINT", "FLEX,MAINT"), "me")[0].flex) == (False, True)
-    assert read_reservations("No reservations in the system\n\n", "me") == ()
+    assert not read_reservations(RESERVATION, Who("you"))[0].mine
+    assert (found.flex, read_reservations(RESERVATION.replace("MAINT", "FLEX,MAINT"), me)[0].flex) == (False, True)
+    assert read_reservations("No reservations in the system\n\n", me) == ()
     drain = SlurmAdministration(Here()).drain(["n 1"], "a'b; rm -rf /")
     assert drain == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
 

@@ -85,6 +85,8 @@ DESCRIPTION = Description(
     default_mpi_launch=("srun", "--mpi=pmix"),
     scrubbed_prefixes=("SBATCH_", "SLURM_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SALLOC_", "SCANCEL_", "SACCTMGR_"),
     kept_variables=frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_SACK_JWKS", "SLURM_SACK_KEY"}),
+    # A federation with fed_display lists nodes and jobs of all its clusters, unless told otherwise.
+    assigned_variables={"SINFO_LOCAL": "1", "SQUEUE_LOCAL": "1", "SACCT_LOCAL": "1"},
     instance_variables=("SLURM_CONF", "SLURM_CONF_SERVER"),
     timer_table=TimerTable("scrontab", ("#SCRON --time=1-00:00:00",)),
     check_directive=directive_check(own=_OWN_OPTIONS, keys=_KEY_OPTIONS, refused=_REFUSED, long_is_unique_prefix=True),

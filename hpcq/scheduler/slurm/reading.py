@@ -43,6 +43,16 @@ _NEVER = frozenset(
 #: Limits of one job, limits of one node's share, and used-up minutes:
 #: AssocMaxWallDurationPerJobLimit, QOSMinGRES, …
 _NEVER_FORMS = re.compile(r"(Assoc|QOS)Max\w*Per(Job(Limit)?|Node)|QOSMin\w+|(Assoc|QOS)Grp\w*(?<!Run)Minutes(Limit)?")
+#: Whole sentences instead of a reason's word, which also mean that it never starts.
+_NEVER_SENTENCES = re.compile(
+    r"Job's (account|QOS) (not permitted to use this partition|not known, so it can't use this partition).*"
+    r"|uid \d+ not in group permitted to use this partition.*|Reservation \S+ (was deleted|is invalid)"
+    r"|launch failed requeued held.*"
+)
+#: Sentences of limits: of minutes that are used up now, of a person, of a topology that does not fit the named nodes.
+_LIMIT_SENTENCES = re.compile(
+    r"Job is at or exceeds .*|job requeued in held state|Required nodes do not fit topology|Reservation .* has ended"
+)
 #: The wait ends when other jobs end, a person acts or a service comes back: worth some patience.
 _LIMIT = frozenset(
     {
@@ -60,6 +70,8 @@ _LIMIT = frozenset(
         "PartitionConfig",  # some limit of the partition that Slurm does not name
         "PartitionDown",
         "PartitionInactive",
+        "PowerNotAvail",  # 20.11: power caps
+        "PowerReserved",
         "QOSJobLimit",
         "QOSResourceLimit",
         "Reservation",
@@ -80,14 +92,26 @@ _ORDINARY = frozenset(
         "NonZeroExitCode",
         "None",
         "OutOfMemory",
-        "Priority",
         "Prolog",
         "RaisedSignal",
-        "Resources",
         "SchedDefer",
         "SystemFailure",
         "TimeLimit",
         "WaitingForScheduling",
+    }
+)
+#: The reasons of jobs that wait for nodes. From 26.05 on a topology says in a sentence what it lacks, in place of Resources.
+WAITS_FOR_NODES = frozenset(
+    {
+        "Resources",
+        "Priority",
+        "Required nodes lack available resources",
+        "No suitable topology unit found",
+        "No suitable topology unit found for segment",
+        "Insufficient resources in topology unit",
+        "Weight-based selection could not satisfy request within topology unit",
+        "Exceeded maximum node limit during topology allocation",
+        "No available nodes in topology",
     }
 )
 #: Words after ReqNodeNotAvail that mean more than a node in use: down or drained, maintenance, a reservation.
@@ -180,14 +204,17 @@ def _fate(code: int, words: str) -> Fate:
 
 def read_wait(reason: str) -> Wait:
     """Classify a pending reason."""
-    word = re.split(r"[,\s(]", reason.strip(), maxsplit=1)[0]
+    said = reason.strip()
+    word = re.split(r"[,\s(]", said, maxsplit=1)[0]
+    if said in WAITS_FOR_NODES:
+        return Wait.ORDINARY
     if word == "ReqNodeNotAvail":
         return Wait.NODE if any(sign in reason for sign in _NODE_GONE) else Wait.ORDINARY
     if word == "NodeDown" or reason.startswith("Nodes required for job are DOWN"):
         return Wait.NODE
-    if word in _NEVER or _NEVER_FORMS.fullmatch(word) or reason.startswith("launch failed requeued held"):
+    if word in _NEVER or _NEVER_FORMS.fullmatch(word) or _NEVER_SENTENCES.fullmatch(said):
         return Wait.NEVER
-    if word in _LIMIT or _LIMIT_FORMS.fullmatch(word):
+    if word in _LIMIT or _LIMIT_FORMS.fullmatch(word) or _LIMIT_SENTENCES.fullmatch(said):
         return Wait.LIMIT
     return Wait.ORDINARY if word in _ORDINARY else Wait.UNKNOWN
 
@@ -262,6 +289,8 @@ _NODE_STATES = {
     "rebooting": NodeCondition.DOWN,
 }
 
+#: What sinfo prints where nobody gave a reason.
+NO_REASON = frozenset({"none", "(null)", ""})
 #: A sign after the word changes its meaning: an idle node with any of these is not idle.
 _NODE_SIGNS = {
     "*": NodeCondition.DOWN,  # not responding
@@ -276,22 +305,69 @@ _NODE_SIGNS = {
 }
 
 
-def node_condition(word: str) -> NodeCondition:
-    """Return the condition for a word such as `idle~`, `mixed-` or `drained*`.
+#: Words that scontrol alone adds to a state: IDLE+CLOUD+POWERED_DOWN; 20.11 says POWER for it.
+_FLAGS = {
+    "not_responding": NodeCondition.DOWN,
+    "maintenance": NodeCondition.MAINTENANCE,
+    "power": NodeCondition.POWERED_DOWN,
+    "power_up": NodeCondition.POWERED_DOWN,
+    "reboot_requested": NodeCondition.DOWN,
+    "invalid_reg": NodeCondition.DOWN,
+}
+#: What says nothing about whether a job may run there.
+_SAYS_NOTHING = frozenset({"cloud", "dynamic_norm", "dynamic_future"})
+#: Of several words the last one in this order counts.
+_GRAVITY = tuple(NodeCondition[name] for name in (
+    "IDLE", "PLANNED", "BUSY", "RESERVED", "MAINTENANCE", "UNKNOWN", "POWERED_DOWN", "DRAINED", "DOWN",
+))  # fmt: skip
 
-    The sign decides if the word alone would mean idle or busy.
-    """
-    base = word.lower().replace("+", "")  # `allocated+`: in use, and earlier jobs are still ending there
-    signs = ""
-    while base and base[-1] in _NODE_SIGNS:
-        signs += base[-1]
-        base = base[:-1]
-    condition = _NODE_STATES.get(base, NodeCondition.UNKNOWN)
+
+def state_words(text: str) -> set[str]:
+    """Return the words of a state as scontrol shows it, in small letters, and its signs: IDLE*+DRAIN -> idle * drain."""
+    found = set()
+    for part in text.lower().split("+"):
+        word, signs = _without_signs(part)
+        found |= {word, *signs} - {""}
+    return found
+
+
+def node_condition(word: str) -> NodeCondition:
+    """Return the condition for a word such as `idle~`, `mixed-` or `drained*`, or for several: `idle+cloud+powered_down`."""
+    parts = [part for part in word.lower().split("+") if part and part not in _SAYS_NOTHING]
+    return max(map(_condition, parts), key=_GRAVITY.index, default=NodeCondition.UNKNOWN)
+
+
+def _condition(part: str) -> NodeCondition:
+    """The sign decides if the word alone would mean idle or busy."""
+    base, signs = _without_signs(part)
+    known = _NODE_STATES.get(base) or _FLAGS.get(base)
+    condition = known or (NodeCondition.UNKNOWN if base else NodeCondition.IDLE)
     if condition in {NodeCondition.IDLE, NodeCondition.BUSY}:
         for sign in signs:
             if condition is NodeCondition.IDLE or _NODE_SIGNS[sign] is not NodeCondition.PLANNED:
                 condition = _NODE_SIGNS[sign]
     return condition
+
+
+def _without_signs(part: str) -> tuple[str, str]:
+    base = part.rstrip("".join(_NODE_SIGNS))
+    return base, part[len(base) :][::-1]
+
+
+def node_rows(answer: str) -> list[list[str]]:
+    """Return the rows `node|state|partition|features|reason` of sinfo. A reason may have several lines, and bars."""
+    rows: list[list[str]] = []
+    for line in answer.splitlines():
+        row = line.split("|", 4)
+        if len(row) == 5 and nodelist.is_node_name(row[0]) and _is_state(row[1]):
+            rows.append(row)
+        elif rows and line.strip() and rows[-1][4] not in NO_REASON:
+            rows[-1][4] = f"{rows[-1][4]} {line.strip()}"
+    return rows
+
+
+def _is_state(word: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_]+[^A-Za-z0-9\s]*", word) is not None
 
 
 def job_report(
@@ -345,8 +421,8 @@ def within_reservation(states: Sequence[NodeState], reservation: str, name: str)
 
     Other nodes are out of reach, unless the reservation is flexible: its jobs may also use nodes outside.
     """
-    fields = dict(word.split("=", 1) for word in reservation.split() if "=" in word)
-    mine = set(nodelist.expand(fields["Nodes"])) if fields.get("Nodes", "(null)") != "(null)" else set()
+    fields = keys_of(reservation)
+    mine = set(expanded(fields.get("Nodes", "")))
     active = fields.get("State", "") == "ACTIVE"
     flex = active and "FLEX" in fields.get("Flags", "").split(",")
     found = []
@@ -360,4 +436,21 @@ def within_reservation(states: Sequence[NodeState], reservation: str, name: str)
         elif state.native_state.lower() in {"reserved", "maint"}:
             condition = NodeCondition.IDLE
         found.append(replace(state, condition=condition, reason=reason))
+    return found
+
+
+_KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
+
+
+def keys_of(line: str) -> dict[str, str]:
+    """Return the KEY=value pairs of a line of scontrol. A value ends at the next key, since reasons contain blanks.
+
+    Of several with one key the first counts: free text comes last.
+    """
+    starts = list(_KEY.finditer(line))
+    ends = [*(one.start() for one in starts[1:]), len(line)][: len(starts)]
+    found: dict[str, str] = {}
+    for one, end in zip(starts, ends, strict=True):
+        value = line[one.end() : end].strip()
+        found.setdefault(one.group(1), "" if value in {"(null)", "None"} else value)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from hpcq import nodelist
 from hpcq.errors import SchedulerError
@@ -22,11 +23,16 @@ from hpcq.scheduler.slurm.reading import (
     AWAY_WORDS,
     ID,
     LIMIT_WORDS,
+    NO_REASON,
+    WAITS_FOR_NODES,
     expanded,
     job_report,
+    keys_of,
     node_condition,
+    node_rows,
     own_rows,
     read_submission,
+    state_words,
     within_reservation,
 )
 from hpcq.scheduler.types import (
@@ -69,13 +75,24 @@ def association(account: str | None) -> str:
 def job_limits_command(account: str | None) -> str:
     """Ask for all limits in one command. The answer lacks what a site does not keep."""
     return (
-        "scontrol --all --oneliner show partition || exit 1; "
+        "p=$(scontrol --all --oneliner show partition) || exit 1; printf '%s\\n' \"$p\"; "
         'printf "@user %s\\n@groups %s\\n@host %s\\n" "$(id -u)" "$(id -Gn)" "$(uname -n | cut -d. -f1)"; '
-        "scontrol show config 2>/dev/null | sed -n 's/^EnforcePartLimits *= */@enforce /p'; "
+        "scontrol show config 2>/dev/null"
+        " | sed -n 's/^EnforcePartLimits *= */@enforce /p; s/^SLURM_VERSION *= */@version /p'; "
         f"{SACCTMGR}; "
-        f"$s show assoc where {association(account)} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null"
-        " | sed 's/^/@assoc /'; $s show qos format=Name,MaxWall,MaxTRES 2>/dev/null | sed 's/^/@qos /'; true"
+        f"o=$($s show assoc where {association(account)} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null); "
+        "[ -z \"$o\" ] || printf '%s\\n' \"$o\" | sed 's/^/@assoc /'; "
+        f"{_PARENTS}; $s show qos format=Name,MaxWall,MaxTRES 2>/dev/null | sed 's/^/@qos /'; true"
     )
+
+
+#: Shell: the accounts above each of ours, in $o, if a partition in $p takes some accounts only.
+_PARENTS = (
+    "if printf '%s\\n' \"$p\" | sed 's/AllowAccounts=ALL //' | grep -q 'Accounts='; then "
+    "for a in $(printf '%s\\n' \"$o\" | cut -d'|' -f1 | sort -u); do for _ in 1 2 3 4 5 6 7 8; do "
+    '[ -n "$a" ] || break; u=$($s show assoc where account="$a" user= $c format=ParentName 2>/dev/null | head -n 1); '
+    'echo "@parent $a|$u"; a=$u; done; done; fi'
+)
 
 
 def read_job_limits(
@@ -188,7 +205,7 @@ def _of_partition(
         refusals=(
             *_shared(found),
             *_submits_from_elsewhere(found, host[0]),
-            *(() if root else _refusals(found, groups[0].split(), account, qos, reservation)),
+            *(() if root else _refusals(found, groups[0].split(), _with_parents(answer, account), qos, reservation)),
         ),
     )
 
@@ -225,24 +242,47 @@ def _shared(found: Mapping[str, str]) -> list[str]:
 def _submits_from_elsewhere(found: Mapping[str, str], host: str) -> list[str]:
     """Find partitions that take jobs from other hosts only."""
     allowed = found.get("AllocNodes", "ALL")
-    if allowed == "ALL" or not host or host in expanded(allowed):
+    if allowed == "ALL" or not host or host in {name.partition(".")[0] for name in expanded(allowed)}:
         return []
     return [f"partition {found['PartitionName']}: AllocNodes={allowed}: jobs are submitted from {host} here"]
 
 
+#: From this release on a list of accounts holds the accounts below them as well.
+_TREES_OF_ACCOUNTS = (23, 2)
+
+
+def _with_parents(answer: str, account: str | None) -> list[str]:
+    """Return an account and, where the partitions' lists mean them too, those above it."""
+    if account is None:
+        return []
+    release = next((row[0] for row in _rows(answer, "@version ")), "")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
+    parents = {row[0]: row[1] for row in _rows(answer, "@parent ") if len(row) == 2}
+    found = [account]
+    while (not numbers or numbers >= _TREES_OF_ACCOUNTS) and parents.get(found[-1], "") not in {"", *found}:
+        found.append(parents[found[-1]])
+    return found
+
+
 def _refusals(
-    found: Mapping[str, str], groups: Sequence[str], account: str | None, qos: str | None, reservation: str | None
+    found: Mapping[str, str], groups: Sequence[str], accounts: Sequence[str], qos: str | None, reservation: str | None
 ) -> list[str]:
+    """Say who is not let in. accounts: the one that pays, and those above it."""
     name = found["PartitionName"]
     said = []
-    for key, mine in (("AllowGroups", groups), ("AllowAccounts", [account]), ("AllowQos", [qos])):
+    for key, mine, shown in (
+        ("AllowGroups", groups, groups),
+        ("AllowAccounts", accounts, accounts[:1]),
+        ("AllowQos", [qos] if qos else [], [qos or ""]),
+    ):
         allowed = found.get(key, "ALL")
-        known = [one for one in mine if one]
-        if allowed != "ALL" and known and not _among(known, allowed):
-            said.append(f"partition {name}: {key}={allowed}: {', '.join(known)} is not among them")
-    for key, one in (("DenyAccounts", account), ("DenyQos", qos)):
-        if one and _among([one], found.get(key, "")):
-            said.append(f"partition {name}: {key}={found[key]}: {one} is among them")
+        if allowed != "ALL" and mine and not _among(mine, allowed):
+            said.append(f"partition {name}: {key}={allowed}: {', '.join(shown)} is not among them")
+    for key, mine in (("DenyAccounts", accounts), ("DenyQos", [qos] if qos else [])):
+        denied = [one for one in mine if _among([one], found.get(key, ""))]
+        if denied:
+            below = f"{mine[0]} is below {denied[0]}" if denied[0] != mine[0] else f"{mine[0]} is among them"
+            said.append(f"partition {name}: {key}={found[key]}: {below}")
     if found.get("RootOnly") == "YES":
         said.append(f"partition {name}: RootOnly=YES: only root may run jobs there")
     if found.get("ReqResv") == "YES" and not reservation:
@@ -297,8 +337,6 @@ def _seconds(text: str) -> int | None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-#: The reasons of jobs that wait for nodes.
-_WAITS_FOR_NODES = frozenset({"Resources", "Priority"})
 #: Slurm says these of nodes that no job can have, but also of nodes in use if other nodes are down or reserved.
 _WAITS_FOR_SUCH_NODES = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
 _RESERVATION = "@reservation "
@@ -337,7 +375,7 @@ class Slurm(Scheduler):
         return within_reservation(states, reservation, self.settings.reservation)
 
     def _read_sinfo(self, answer: str) -> list[NodeState]:
-        rows = [line.split("|", 4) for line in answer.splitlines() if line.count("|") >= 4]
+        rows = node_rows(answer)
         if not self.settings.partition:  # a job without a partition goes to the default one, marked with a star
             rows = [row for row in rows if row[2].endswith("*")]
         found: dict[str, NodeState] = {}
@@ -350,7 +388,7 @@ class Slurm(Scheduler):
                 native_state=word,
                 partitions=partitions,
                 features=tuple(part for part in features.split(",") if part and part != "(null)"),
-                reason=None if reason in {"none", "(null)", ""} else reason,
+                reason=None if reason in NO_REASON else reason,
             )
         return list(found.values())
 
@@ -451,9 +489,9 @@ class Slurm(Scheduler):
         self._sharing = sharing.strip() or None
         found = []
         for scheduler_job_id, user, wanted, reason in (row.split("|", 3) for row in rows if row.count("|") >= 3):
-            sure = reason in _WAITS_FOR_NODES
+            sure = reason in WAITS_FOR_NODES
             if user != own.strip() and (sure or reason.startswith(_WAITS_FOR_SUCH_NODES)):
-                found.append(OtherJob(scheduler_job_id, sure, tuple(nodelist.expand(wanted)) if wanted else ()))
+                found.append(OtherJob(scheduler_job_id, sure, expanded(wanted)))
         return tuple(found)
 
     def mine_command(self) -> str | None:
@@ -569,12 +607,18 @@ class Slurm(Scheduler):
 
 
 _SIGN = "== hpcq =="
-#: Who gave a node's reason, and when: `[root@2026-11-21T03:00:00]`. The first one that ends the line or precedes a key.
-_STAMP = re.compile(r"\s*\[[^\s\[\]@]+@(?:\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)\](?=\s*$|\s+[A-Z]\w*=)")
-_BEHIND_REASON = re.compile(r"\s+(?:Comment|Extra|ResumeAfterTime|ReservationName|InstanceId|InstanceType)=")
+#: Who gave a node's reason, and when: `[root@2026-11-21T03:00:00]`. The first one that ends the text, precedes a key, or
+#: stands between the first line of a reason and its others, each of which has eight blanks before it.
+_STAMP = re.compile(r"\s*\[[^\[\]]+@(?:\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)\](?=\s*$|\s+[A-Z]\w*=|\s{8})")
+_BEHIND_REASON = re.compile(
+    r"\s+(?:Comment|Extra|ResumeAfterTime|ReservationName|InstanceId|InstanceType|TLSCertTokenSet|Topology|Parameters)="
+)
 #: What the controller itself writes there.
 _NOT_HEARD = "Not responding"
-_KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
+#: A node in one of these states is not up: words of 20.11 (`*`, `power`) among them.
+_NOT_UP = frozenset({"down", "*", "not_responding", "error", "future"})
+_POWERED = frozenset({"power", "power_down", "powering_down", "powered_down"})
+_DRAINED = frozenset({"drain", "drained", "draining", "fail", "failing"})
 
 
 class SlurmAdministration(Administration):
@@ -586,18 +630,19 @@ class SlurmAdministration(Administration):
 
     def look(self) -> Upkeep:
         script = (
-            f"export TZ=UTC0 SLURM_TIME_FORMAT=standard; id -un; echo '{_SIGN}'\n"
+            "export TZ=UTC0 SLURM_TIME_FORMAT=standard; id -un; id -Gn; sacctmgr --noheader --parsable2 --readonly show assoc"
+            f" where user=\"$(id -un)\" format=Account 2>/dev/null | sort -u | paste -sd, -; echo '{_SIGN}'\n"
             f"scontrol --oneliner show node; echo '{_SIGN}'\n"
             f"scontrol --oneliner show reservation 2>/dev/null; echo '{_SIGN}'; {topology_command(self._partition)}"
         )
         parts = self._transport.sh(script).text.split(f"{_SIGN}\n")
         if len(parts) != 4:
             return Upkeep()
-        user, nodes, reservations, topology = parts
+        who, nodes, reservations, topology = parts
+        user, groups, accounts = [*who.split("\n"), "", "", ""][:3]
+        me = Who(user.strip(), frozenset(groups.split()), frozenset(one for one in accounts.strip().split(",") if one))
         found = topology_of(topology)
-        return Upkeep(
-            user.strip(), read_nodes(nodes), read_reservations(reservations, user.strip()), found.leaves, found.fabrics
-        )
+        return Upkeep(me.user, read_nodes(nodes), read_reservations(reservations, me), found.leaves, found.fabrics)
 
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
         return f"scontrol update nodename={_listed(nodes)} state=drain reason={quote(reason)}"
@@ -663,16 +708,16 @@ def read_nodes(text: str) -> dict[str, NodeUpkeep]:
     """Read the lines of `scontrol --oneliner show node`."""
     found = {}
     for line in text.splitlines():
-        keys = _keys(line)
-        if "NodeName" not in keys:
-            continue
-        state = keys.get("State", "").upper()
+        keys = keys_of(line.partition(" Reason=")[0])
+        if not line.startswith("NodeName=") or "State" not in keys:
+            continue  # a further line of somebody's comment
+        words = state_words(keys["State"])
         times = [one for one in (_utc(keys.get("BootTime")), _utc(keys.get("SlurmdStartTime"))) if one]
         found[keys["NodeName"]] = NodeUpkeep(
             node=keys["NodeName"],
             started_utc=max(times, default=None),
-            drained="DRAIN" in state,
-            down="DOWN" in state or "NOT_RESPONDING" in state or "POWERED" in state,
+            drained=bool(words & _DRAINED),
+            down=bool(words & (_NOT_UP | _POWERED)),
             reason=_reason(line),
             partitions=tuple(one for one in keys.get("Partitions", "").split(",") if one),
         )
@@ -682,23 +727,43 @@ def read_nodes(text: str) -> dict[str, NodeUpkeep]:
 def _reason(line: str) -> str:
     """Return the free text behind Reason=, which may hold brackets and `word=`: it ends at Slurm's own stamp of it.
 
-    Without a stamp it ends at the keys that Slurm writes behind it.
+    Slurm puts the stamp behind the first line of a reason. Without a stamp it ends at the keys that Slurm writes behind it.
     """
     _, _, text = line.partition(" Reason=")
     stamped = _STAMP.search(text)
-    found = text[: stamped.start()] if stamped else _BEHIND_REASON.split(text, maxsplit=1)[0]
-    words = found.strip()
+    first, rest = (text[: stamped.start()], text[stamped.end() :]) if stamped else ("", text)
+    lines = rest if not stamped or rest.startswith(" " * 8) else ""
+    words = " ".join(f"{first} {_BEHIND_REASON.split(lines, maxsplit=1)[0]}".split())
     return "" if words in {"(null)", "None"} else SILENT if words == _NOT_HEARD else words
 
 
-def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whom a reservation may admit."""
+
+    user: str
+    groups: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+
+    def is_admitted(self, keys: Mapping[str, str]) -> bool:
+        """Whether the lists of a reservation admit this user: by name, group or account; `-name` shuts somebody out."""
+        admitted = False
+        for key, mine in (("Users", {self.user}), ("Groups", self.groups), ("Accounts", self.accounts)):
+            listed = {one for one in keys.get(key, "").split(",") if one}
+            out = {one.removeprefix("-") for one in listed if one.startswith("-")}
+            if out & mine:
+                return False
+            admitted = admitted or bool(listed & mine) or (bool(out) and out == {one.lstrip("-") for one in listed})
+        return admitted
+
+
+def read_reservations(text: str, me: Who) -> tuple[Reservation, ...]:
     """Read the lines of `scontrol --oneliner show reservation`."""
     found = []
     for line in text.splitlines():
-        keys = _keys(line)
+        keys = keys_of(line)
         started, ended = _utc(keys.get("StartTime")), _utc(keys.get("EndTime"))
-        if "ReservationName" in keys and started and ended:
-            users = keys.get("Users", "").split(",")
+        if line.startswith("ReservationName=") and started and ended:
             flags = keys.get("Flags", "").split(",")
             found.append(
                 Reservation(
@@ -708,22 +773,11 @@ def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
                     nodes=expanded(keys.get("Nodes", "")),
                     active=keys.get("State") == "ACTIVE",
                     maintenance="MAINT" in flags,
-                    mine=user in users,
+                    mine=me.is_admitted(keys),
                     flex="FLEX" in flags,
                 )
             )
     return tuple(found)
-
-
-def _keys(line: str) -> dict[str, str]:
-    """Return the KEY=value pairs of a line of scontrol. A value ends at the next key, since reasons contain blanks."""
-    starts = list(_KEY.finditer(line))
-    ends = [*(one.start() for one in starts[1:]), len(line)][: len(starts)]
-    found: dict[str, str] = {}
-    for one, end in zip(starts, ends, strict=True):
-        value = line[one.end() : end].strip()
-        found.setdefault(one.group(1), "" if value in {"(null)", "None"} else value)
-    return found
 
 
 def _utc(text: str | None) -> str | None:
