@@ -180,7 +180,7 @@ def _failed(
     for pair in sorted(found.open):
         blamed += [end for end in pair if end in flaws and not set(pair) - {end} & set(flaws)]
     reasons = [one.why for one in ran if (one.client, one.server) in bad and one.why]
-    why = max(set(reasons), key=reasons.count) if reasons else "no reason was given"
+    why = min(set(reasons), key=lambda one: (-reasons.count(one), one)) if reasons else "no reason was given"
     return FailedTest(test, tuple(bad), len(words), sum(jobs.values()), why, tuple(dict.fromkeys(blamed)))
 
 

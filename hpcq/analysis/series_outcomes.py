@@ -305,11 +305,11 @@ def commonest(reasons: Mapping[str, int]) -> tuple[str, int, int]:
     """The commonest reason, how many had it, and how many other reasons there are. Those that differ in numbers are one."""
     counts: dict[str, int] = {}
     examples: dict[str, str] = {}
-    for reason, count in reasons.items():
+    for reason, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0])):
         kind = re.sub(r"\d+", "0", reason)
         counts[kind] = counts.get(kind, 0) + count
         examples.setdefault(kind, reason)
-    first = max(counts, key=lambda kind: counts[kind])
+    first = min(counts, key=lambda kind: (-counts[kind], kind))
     return examples[first], counts[first], len(counts) - 1
 
 

@@ -527,7 +527,7 @@ class _Judge:
 
     def _groups(self) -> None:
         """Tell groups and the ways between two of them, one verdict each."""
-        for (group, how), changes in self.accuser.group_causes().items():
+        for (group, how), changes in sorted(self.accuser.group_causes().items(), key=lambda cause: cause[0]):
             fit, change = min(changes, key=lambda one: one[1] / one[0].sizes.effect)
             members = tuple(self.names[node] for node in np.flatnonzero(self.group == group))
             inside = (
@@ -539,7 +539,7 @@ class _Judge:
             why = f"{inside}: {_percent(fit, change)} in {fit.name.removesuffix(PACKETS)}"
             ratio = exp(change) if not fit.sizes.is_loss else None
             self.things.append(Said("group", self._group_name(group), word, why, members, ratio))
-        for (one, other), (fit, change) in self.accuser.between_causes().items():
+        for (one, other), (fit, change) in sorted(self.accuser.between_causes().items(), key=lambda cause: cause[0]):
             members = tuple(self.names[node] for node in np.flatnonzero((self.group == one) | (self.group == other)))
             word = Word.FAILED if change <= -fit.sizes.failure else Word.DEGRADED
             why = (
@@ -598,21 +598,15 @@ class _Judge:
         mine = [(fit, rows) for fit, rows in mine if len(rows)]
         if not mine:
             mine_now = np.flatnonzero((self.now.client == node) | (self.now.server == node)) if node != NOBODY else ()
-            why = next((self.known.reasons[int(row)] for row in mine_now if int(row) in self.known.reasons), "")
+            why = _commonest([self.known.reasons[int(row)] for row in mine_now if int(row) in self.known.reasons])
             why = why or self.known.missing.get(name, "nothing was measured with it")
             return _node_says(name, Word.NOT_COVERED, why), False
         accused = self._against(node)
         if accused:
             return self._accused_node(name, node, accused)
         if not any(np.isfinite(fit.left[rows]).any() or fit.failed[rows].any() for fit, rows in mine):
-            why = next(
-                (
-                    self.known.reasons[int(row)]
-                    for fit, rows in mine
-                    for row in fit.rows[rows]
-                    if int(row) in self.known.reasons
-                ),
-                "",
+            why = _commonest(
+                [self.known.reasons[int(row)] for fit, rows in mine for row in fit.rows[rows] if int(row) in self.known.reasons]
             )
             return _node_says(name, Word.INCONCLUSIVE, why or f"{NO_REFERENCE}: fewer than three other pairs ran its tests;"
                               " --against BASELINE gives one"), False  # fmt: skip
@@ -633,8 +627,8 @@ class _Judge:
             share = exp(self.below_allowed[node])
             why = f"its best jobs bring {100 * share:.0f} % of the least that is expected of its hardware"
             return _node_says(name, Word.FAILED, why, share), False
-        open_gate = next((self.known.open_gates[int(row)] for fit, rows in mine for row in fit.rows[rows]
-                          if int(row) in self.known.open_gates), "")  # fmt: skip
+        open_gate = _commonest([self.known.open_gates[int(row)] for fit, rows in mine for row in fit.rows[rows]
+                                if int(row) in self.known.open_gates])  # fmt: skip
         unjudged = (f"a gate could not be judged: {open_gate}" if open_gate else "", False)
         for reason, again in (self._incomplete(node, mine), self._unsure(node, effects), self._low_jobs(node), unjudged):
             if reason:
@@ -744,7 +738,7 @@ class _Judge:
                 if len(clean) >= min(PARTNERS_MIN, max(1, len(partners))):
                     continue
                 why = [self.known.reasons[int(row)] for row in wanted if int(row) in self.known.reasons]
-                reason = f": {max(set(why), key=why.count)}" if why else ""
+                reason = f": {_commonest(why)}" if why else ""
                 if not reason and fit.disturbed[planned].any():
                     reason = ": other work ran on its nodes during the test"
                 have = f"{fit.name} as the {name}: {len(clean)} of {len(partners)} partners can tell"
@@ -813,7 +807,7 @@ class _Judge:
         jobs = {(int(fit.night[row]), int(fit.client[row]), int(fit.server[row])) for fit, rows in clean for row in rows}
         partners = sorted({self.names[end] for one in jobs for end in one[1:] if end != node})
         why = f"as expected with {_some(partners)} in {len(jobs)} jobs"
-        links = [" - ".join(self.names[end] for end in ends) for ends in self.links if node in ends]
+        links = [" - ".join(self.names[end] for end in ends) for ends in sorted(self.links) if node in ends]
         why = f"{why}; see link {', '.join(links)}" if links else why
         return _node_says(name, Word.PASS, why, self._ratio(clean))
 
@@ -837,7 +831,7 @@ class _Judge:
 
     def _reason_of(self, fit: _Fit, rows: Bools) -> str:
         reasons = [self.known.reasons[int(row)] for row in fit.rows[rows] if int(row) in self.known.reasons]
-        return f": {max(set(reasons), key=reasons.count)}" if reasons else ""
+        return f": {_commonest(reasons)}" if reasons else ""
 
     @staticmethod
     def _ratio(against: Sequence[tuple[_Fit, Ints]]) -> float | None:
@@ -1483,6 +1477,11 @@ def _share_words(fit: _Fit, effect: float) -> str:
 
 def _node_says(name: str, word: Word, reason: str, ratio: float | None = None) -> Said:
     return Said("node", name, word, reason, (name,), ratio)
+
+
+def _commonest(words: Sequence[str]) -> str:
+    """The words that stand there most often, of several the first of the alphabet; empty without any."""
+    return min(set(words), key=lambda one: (-words.count(one), one), default="")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -433,6 +433,12 @@ def _nodes_of(reports: Iterable[JobReport]) -> frozenset[str]:
     return frozenset(node for one in holding for node in one.nodes)
 
 
+#: A list of other users' jobs that fails so often in a row, while all else is answered, is one that the site refuses.
+OTHERS_REFUSALS = 2
+#: hpcq asks for a refused list again after this time.
+OTHERS_AGAIN_S = 600.0
+
+
 class Scheduler(Adapter):
     """Runs and chunks commands. The subclass writes them and reads their answers."""
 
@@ -444,6 +450,9 @@ class Scheduler(Adapter):
         #: Waiting jobs of other users as of the last query, and the time of that query.
         self._others: tuple[OtherJob, ...] = ()
         self._others_s = -math.inf
+        self._others_failed_count = 0
+        #: What the scheduler said in place of that list; empty while it answers.
+        self.others_refused = ""
         #: Queries of the scheduler; submitting and cancelling do not count.
         self.query_count = 0
 
@@ -469,14 +478,15 @@ class Scheduler(Adapter):
         self.query_count += 1
         said = parts_of(self.transport.sh(parts_script(parts)), parts)
         polled = self.read_poll(said["jobs"]) if "jobs" in said else []
+        nodes = self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None
+        mine_count = self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None
         if "others" in said:
-            kept = self._others = self.read_others(self._answered(said["others"], "job list").text)
-            self._others_s = now_s
+            kept = self._others = self._other_jobs(said["others"], now_s, answers_else=len(said) > 1)
         return QueueSnapshot(
             reports=self._reports(question.jobs, polled),
-            nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
+            nodes=nodes,
             others=kept,
-            mine=self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None,
+            mine=mine_count,
             own_nodes=_nodes_of(polled) if self.poll_lists_all and "jobs" in said else None,
         )
 
@@ -612,6 +622,22 @@ class Scheduler(Adapter):
     def _ask(self, command: str, what: str) -> Completed:
         self.query_count += 1
         return self._answered(self.transport.sh(command), what)
+
+    def _other_jobs(self, done: Completed, now_s: float, *, answers_else: bool) -> tuple[OtherJob, ...]:
+        """Read the list of other users' jobs. A site may forbid it: then there is none, and hpcq asks again much later.
+
+        answers_else: the scheduler answered other questions of the same moment, so it is there.
+        """
+        self._others_s = now_s
+        self._others_failed_count = self._others_failed_count + 1 if done.returncode != 0 and answers_else else 0
+        refused = self._others_failed_count >= OTHERS_REFUSALS and not any(one in done.stderr for one in self.away_words())
+        if not refused:
+            self.others_refused = ""
+            return self.read_others(self._answered(done, "job list").text)
+        self._others_s += OTHERS_AGAIN_S
+        words = done.stderr.strip().splitlines()
+        self.others_refused = words[-1] if words else f"exit code {done.returncode}"
+        return ()
 
     def _answered(self, done: Completed, what: str) -> Completed:
         if done.returncode != 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.runner.accept.accepting import Applied, Command, apply, commands_for
+from hpcq.runner.accept.accepting import Applied, Command, _upkeep, apply, commands_for
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.administration import OWN_RESERVATION, Administration
 from hpcq.scheduler.base import Scheduler
@@ -119,3 +119,14 @@ def test_a_look_starts_as_many_processes_however_many_leaves_there_are(slurm: Si
 def test_a_scheduler_without_orders_has_none_printed(scheduler: Scheduler) -> None:
     seen = administration(scheduler).look()
     assert commands_for(judged(n0001=Verdict.FAILED), seen, None) == []
+
+
+@pytest.mark.promise("An acceptance whose scheduler does not answer at once asks again, and says when it can print no order.")
+def test_orders_need_an_answer_and_say_when_there_is_none(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
+    said: list[str] = []
+    slurm.control(set={"broken": {"scontrol": 1}})
+    assert sorted(_upkeep(administration(scheduler), "sim", said.append, (0.0,)).nodes)[:1] == ["n0001"]
+    assert said == []
+    slurm.control(set={"broken": {"scontrol": 99}})
+    assert not _upkeep(administration(scheduler), "sim", said.append, (0.0, 0.0)).nodes
+    assert said == ["sim: the scheduler does not say which nodes are drained or reserved: no order is printed"]

@@ -9,8 +9,10 @@ from math import log
 
 import pytest
 
+from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome
 from hpcq.judge.acceptance import PACKETS
 from hpcq.runner.accept.choice import again, partners
+from hpcq.runner.accept.judging import _Columns
 from hpcq.verdict.acceptance import sides_of
 from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 from tests.acceptance.judged import (
@@ -296,3 +298,31 @@ def test_without_a_baseline_pairs_are_compared_with_each_other() -> None:
     alone = judge(("n1", "n2"), jobs_of({}, pairs=[("n1", "n2"), ("n2", "n1")]), baseline=False)
     assert set(words(alone).values()) == {"inconclusive"}
     assert reason_of(alone, "n1").startswith("no reference"), "no other pair, no reference"
+
+
+@pytest.mark.promise("An acceptance says the same sentence of the same fault, whichever job and whichever test ran first.")
+def test_the_order_of_jobs_and_tests_changes_no_word() -> None:
+    names = ("b lost", "a refused")
+    jobs = [
+        replace(one, reason=names[number % 2] if one.lost else "", test=test)
+        for test in ("x", "y")
+        for number, one in enumerate(jobs_of({("n3", "*"): 0.5}, lost={("n2", "*"): 1.0}))
+    ]
+    jobs += [Job("n7", other, "x", 1, None, reason=names[number % 2]) for number, other in enumerate(NODES[:4])]
+    said = [judge([*NODES, "n7"], several, baseline=False) for several in (jobs, jobs[::-1])]
+    assert said[0] == said[1]
+    assert "a refused" in reason_of(said[0], "n2")
+    assert reason_of(said[0], "n7") == "a refused"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_tests_stand_in_the_order_of_their_names(turned: bool) -> None:
+    job = JobOutcome("r1", "j1", "2026-11-27T00:00:00Z", 1.0, 1.0, 1, 1)
+    series = [SeriesOutcome(number, "c", "n1", "n2", kernel, "{}", "m", "higher", (job,)) for number, kernel in enumerate("ba")]
+    columns = _Columns(
+        series[::-1] if turned else series,
+        {("a", "{}"): "a 10 B", ("b", "{}"): "a 9 B"},
+        {0: {("r1", "j1"): 0.0}, 1: {("r1", "j1"): 0.0}},
+        {}, {}, {"a 10 B": False, "a 9 B": False},
+    )  # fmt: skip
+    assert [one.name for one in columns.values().tests] == ["a 9 B", f"a 9 B{PACKETS}", "a 10 B", f"a 10 B{PACKETS}"]

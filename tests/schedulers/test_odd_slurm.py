@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.errors import SchedulerError
 from hpcq.scheduler.kinds import commands_environment
 from hpcq.scheduler.slurm import Slurm
 from hpcq.scheduler.slurm.reading import node_condition, read_wait
 from hpcq.scheduler.slurm.scheduler import Who, job_limits_command, read_job_limits, read_nodes, read_reservations
-from hpcq.scheduler.types import NodeCondition, SchedulerSettings, Wait
+from hpcq.scheduler.types import NodeCondition, QueueQuery, SchedulerSettings, Wait
 from hpcq.transport import Completed, Here
 
 pytestmark = pytest.mark.fast
@@ -270,3 +271,42 @@ def test_accounts_below_those_of_a_list(tmp_path: Path, release: str, gpu: tuple
     for partition, refusals in (("gpu", gpu), ("cpu", cpu)):
         found = read_job_limits(answer, partition=partition, account=None, qos=None, reservation=None)
         assert found.refusals == refusals
+
+
+QUEUE = """#!/bin/sh
+echo asked >> {folder}/asked
+case " $* " in
+*" --me "*) ;;
+*) echo "squeue: this site lists your own jobs only" >&2; exit 1;;
+esac
+"""
+
+
+@pytest.mark.promise("Where a site forbids the list of other users' jobs, hpcq goes on without it and says so.")
+def test_a_site_that_lists_own_jobs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("squeue", QUEUE.format(folder=tmp_path)), ("sinfo", "#!/bin/sh\necho 'n1|idle|main*||none'\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    scheduler = slurm()
+    question = QueueQuery(nodes=True, others=True)
+    with pytest.raises(SchedulerError, match="own jobs only"):  # once may be a fault of the moment
+        scheduler.look(question)
+    seen = scheduler.look(question)
+    assert ([one.node for one in seen.nodes or ()], seen.others) == (["n1"], ())
+    assert scheduler.others_refused == "squeue: this site lists your own jobs only"
+    count = len((tmp_path / "asked").read_text().splitlines())
+    assert scheduler.look(question).others == ()
+    assert len((tmp_path / "asked").read_text().splitlines()) == count  # not asked again soon
+
+
+def test_a_controller_that_does_not_answer_forbids_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("squeue", "sinfo"):
+        (tmp_path / name).write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    scheduler = slurm()
+    for question in (QueueQuery(others=True), QueueQuery(nodes=True, others=True)) * 2:
+        with pytest.raises(SchedulerError):
+            scheduler.look(question)
+    assert scheduler.others_refused == ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -634,7 +635,22 @@ def _orders_now(cluster: str, verdicts: Acceptance, folders: Sequence[Path], say
         say(f"{cluster}: no cluster file of it here, so there are no commands to type")
         return []
     administration = scheduler_of(file, reach(file)).administration()
-    return [] if administration is None else commands_for(verdicts, administration.look(), administration)
+    return [] if administration is None else commands_for(verdicts, _upkeep(administration, cluster, say), administration)
+
+
+#: Pauses before an acceptance asks once more for the upkeep of nodes: a loaded controller may give no answer at once.
+LOOK_AGAIN_S = (1.0, 4.0)
+
+
+def _upkeep(administration: Administration, cluster: str, say: Say, pauses_s: Sequence[float] = LOOK_AGAIN_S) -> Upkeep:
+    """Return the upkeep of the nodes. Without an answer to several questions it says so: no order can be printed then."""
+    for pause_s in (0.0, *pauses_s):
+        time.sleep(pause_s)
+        seen = administration.look()
+        if seen.nodes:
+            return seen
+    say(f"{cluster}: the scheduler does not say which nodes are drained or reserved: no order is printed")
+    return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,7 +687,7 @@ class _Acceptor:
     def ready(self, *, every_link: bool) -> _Ready:
         """Observe and choose. every_link: the campaign wants all pairs."""
         administration = self.scheduler.administration()
-        seen = administration.look() if administration is not None else Upkeep()
+        seen = _upkeep(administration, self.name, self.say) if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
         self._observe(seen, list(states))
         over = {node: interface_at(state.features, self.cluster.interfaces, "") for node, state in states.items()}

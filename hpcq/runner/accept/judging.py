@@ -136,7 +136,8 @@ class _Columns:
         """The columns."""
         nodes = {name: number for number, name in enumerate(self._nodes)}
         runs = sorted(self._starts, key=lambda run: (self._starts[run], run))
-        tests = list(self._tests)
+        # In the order of their names, whichever ran first: two clusters say the same of the same fault.
+        tests = sorted(self._tests, key=lambda name: (natural(name.removesuffix(PACKETS)), name.endswith(PACKETS)))
         places = {name: number for number, name in enumerate(tests)}, {name: number for number, name in enumerate(runs)}
         classes = sorted(set(self._hardware.values()))
         usual = Counter(self._hardware.values()).most_common(1)
