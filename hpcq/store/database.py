@@ -87,6 +87,8 @@ APPLICATION_ID = 0x68706371
 SCHEMA_VERSION = MIGRATIONS[-1][0] if MIGRATIONS else FIRST_VERSION
 #: Time to wait for another writer. A load of 10,000 results takes about ten seconds.
 BUSY_TIMEOUT_S = 60.0
+#: Of a new database. The evidence of a result takes a kilobyte: on smaller pages the ends of pages stay empty.
+_PAGE_BYTES = 8192
 #: Steps of SQLite between two looks for the keyboard's interrupt: some milliseconds.
 _STEPS = 1_000_000
 #: What SQLite says of a statement that an interrupt ended.
@@ -279,6 +281,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     version = _version(database, path)
     schema = assets.database_schema().read_text("utf-8")
     if version == 0:
+        database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # within a transaction it would change nothing
         with transaction(database):
             if _version(database, path) == 0:  # another process may have created it meanwhile
                 for statement in statements(schema):

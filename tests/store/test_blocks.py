@@ -7,11 +7,13 @@ import random
 import re
 import sqlite3
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcq.store.blocks import packed
 from hpcq.store.database import reading
 from hpcq.store.keep.check_and_prune import check, merge
 from hpcq.store.load.cluster import load_run
@@ -138,6 +140,19 @@ def test_any_program_reads_it_as_the_page_says(
     exec(code, names)
     moved = names["database"].execute("SELECT count(*) FROM v_counters").fetchone()[0]
     assert moved == sum(len(one) for ends in wanted(lines).values() for one in ends.values())
+
+
+@pytest.mark.parametrize("repeats", [1, 40], ids=["digits", "repeated"])
+def test_a_block_is_the_shorter_of_two_ways_to_deflate_it(repeats: int) -> None:
+    dice = random.Random(5)
+    text = ",".join([str(dice.randrange(10**9)) for _ in range(200 // repeats)] * repeats).encode()
+    block, plain = packed(text), zlib.compress(text, 9)
+    assert zlib.decompress(block) == text
+    assert len(block) < len(plain) if repeats == 1 else len(block) == len(plain)
+
+
+def test_what_deflating_makes_longer_stays_as_it_is() -> None:
+    assert packed(b'{"granted":[1]}') == b'{"granted":[1]}'
 
 
 def test_a_damaged_block_is_found(builder: RunBuilder, database: Path, lines: dict[int, dict[str, Any]]) -> None:

@@ -273,6 +273,21 @@ def test_units_that_an_earlier_state_lacks_are_added_by_the_next_writer(loaded: 
         assert connection.execute("SELECT help FROM unit WHERE name = 'flops'").fetchone()
 
 
+def test_a_database_with_other_pages_is_written_as_it_is(builder: RunBuilder, path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path)) as made:
+        made.executescript(f"PRAGMA page_size = 4096; {SCHEMA}")
+    load_run(path, builder.path)
+    load_run(tmp_path / "new.db", builder.path)
+    sound(path)
+    sizes, counts = [], []
+    for database in (path, tmp_path / "new.db"):
+        with reading(database) as connection:
+            sizes.append(connection.execute("PRAGMA page_size").fetchone()[0])
+            counts.append(connection.execute("SELECT count(*) FROM v_counters").fetchone()[0])
+    assert sizes == [4096, 8192]
+    assert counts[0] == counts[1] > 0
+
+
 def test_every_unit_of_a_name_is_a_unit_of_the_database(path: Path) -> None:
     of_kernels = {metric.unit or "number" for one in kernels().values() for metric in one.metrics}
     of_kernels |= {option.unit or "number" for one in kernels().values() for option in one.options}
