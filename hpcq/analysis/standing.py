@@ -380,12 +380,19 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
         if standing.says_of(row.client, row.server) != State.TOLD and not agreed:
             noise.add(id(one))
             unclear |= {row.series_id} if standing.says_of(row.client, row.server) == State.SUSPECTED else set()
+    said: dict[tuple[str, str, str], tuple[bool, bool]] = {}  # of each pair, which has many tests: in doubt, fine
     for row in rows:
-        standing = by_cluster.get(row.cluster)
-        if standing is not None and standing.doubts(row.client, row.server):
-            unclear |= {row.series_id} & judged.judged_ids
-        elif standing is not None and row.series_id in standing.judged_series:
-            fine |= {row.series_id} if standing.says_of(row.client, row.server) == State.FINE else set()
+        standing, pair = by_cluster.get(row.cluster), (row.cluster, row.client, row.server)
+        if standing is None:
+            continue
+        if pair not in said:
+            is_fine = standing.says_of(row.client, row.server) == State.FINE
+            said[pair] = standing.doubts(row.client, row.server), is_fine
+        in_doubt, is_fine = said[pair]
+        if in_doubt and row.series_id in judged.judged_ids:
+            unclear.add(row.series_id)
+        elif not in_doubt and is_fine and row.series_id in standing.judged_series:
+            fine.add(row.series_id)
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 
 

@@ -163,7 +163,7 @@ def test_pruning_changes_no_history(history: History, say: Any) -> None:
 def test_pruning_makes_a_database_smaller(tmp_path: Path, capsys: pytest.CaptureFixture[str], repetitions: int) -> None:
     made = History(tmp_path)
     for day in range(-12, 0):
-        made.night(day, repetitions=repetitions, counter_count=20)
+        made.night(day, repetitions=repetitions, counter_count=200)
 
     def points() -> list[Any]:
         with reading(made.database) as database:

@@ -14,6 +14,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,15 +92,7 @@ def _columns(
     database: Connection, cluster: str, metrics: Mapping[str, MetricRow], rows: np.ndarray[tuple[int], np.dtype[np.void]]
 ) -> tuple[Values, SeriesSeen]:
     series_ids = np.unique(rows["series"])
-    known = _series(database, cluster, metrics)
-    tests = sorted({(known[one][2], known[one][3]) for one in series_ids.tolist() if one in known})
-    nodes = sorted({name for one in series_ids.tolist() if one in known for name in known[one][:2]})
-    test_no, node_no = {one: place for place, one in enumerate(tests)}, {one: place for place, one in enumerate(nodes)}
-    ends = np.full((len(series_ids), 3), NOBODY, np.int32)
-    for number, one in enumerate(series_ids.tolist()):
-        if one in known:
-            client, server, name, better = known[one]
-            ends[number] = (node_no[client], node_no[server] if server != client else NOBODY, test_no[name, better])
+    ends, nodes, tests = _ends(database, cluster, metrics, series_ids)
     place = np.searchsorted(series_ids, rows["series"])
     kept = ends[place, 2] != NOBODY if len(rows) else np.zeros(0, bool)
     rows, place = rows[kept], place[kept]
@@ -156,25 +149,45 @@ def _looks(
     return look
 
 
-def _series(database: Connection, cluster: str, metrics: Mapping[str, MetricRow]) -> dict[int, tuple[str, str, str, str]]:
-    """By number: client, server, test and which direction is better. Tests of several nodes are left out."""
-    found = {}
-    query = (
-        "SELECT s.series_id, k.name, s.parameters, s.network, s.toolchain, a.name, b.name FROM series s"
-        " JOIN kernel k ON k.kernel_id = s.kernel_id JOIN node a ON a.node_id = s.client_node_id"
-        " JOIN node b ON b.node_id = s.server_node_id JOIN cluster c ON c.cluster_id = a.cluster_id"
-        " WHERE c.name = :cluster AND b.cluster_id = a.cluster_id"
+def _ends(
+    database: Connection, cluster: str, metrics: Mapping[str, MetricRow], series_ids: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], list[str], list[tuple[str, str]]]:
+    """Client, server and test of each of these series, and the tables that these are indices into: nodes, and tests with
+    their good direction. NOBODY for a test of several nodes or of another cluster, and for the server of a node alone.
+
+    Names are looked up here: a join that brings them costs more than the series, of which a site may have half a million.
+    """
+    kernels = {kernel_id: str(name) for kernel_id, name in database.execute("SELECT kernel_id, name FROM kernel")}
+    named = database.execute(
+        "SELECT n.node_id, n.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ?", (cluster,)
     )
-    for series_id, kernel, parameters, network, toolchain, client, server in database.execute(query, {"cluster": cluster}):
-        if kernel in metrics and not names_several(str(server)):
-            test = " ".join(part for part in (str(kernel), str(parameters), str(network), str(toolchain)) if part)
-            found[int(series_id)] = (
-                str(client),
-                str(server),
-                f"{test} {metrics[str(kernel)].name}",
-                str(metrics[str(kernel)].better),
-            )
-    return found
+    of_node = {node_id: str(name) for node_id, name in named}
+    several = {node_id for node_id, name in of_node.items() if names_several(name)}
+    of_test: dict[tuple[Any, ...], tuple[str, str]] = {}
+    found, wanted = list[tuple[int, int, int, tuple[str, str]]](), dict.fromkeys(series_ids.tolist())
+    cursor = database.cursor()
+    cursor.row_factory = None
+    query = "SELECT series_id, client_node_id, server_node_id, kernel_id, parameters, network, toolchain FROM series"
+    for series_id, client, server, kernel_id, *others in cursor.execute(query):
+        if series_id not in wanted or client not in of_node or server not in of_node or server in several:
+            continue
+        kernel, key = kernels[kernel_id], (kernel_id, *others)
+        if kernel not in metrics:
+            continue
+        if key not in of_test:
+            words = " ".join(part for part in (kernel, *map(str, others)) if part)
+            of_test[key] = (f"{words} {metrics[kernel].name}", str(metrics[kernel].better))
+        test = of_test[key]
+        found.append((series_id, client, server, test))
+    nodes = sorted({of_node[one] for row in found for one in row[1:3]})
+    tests = sorted({row[3] for row in found})
+    node_no, test_no = {one: place for place, one in enumerate(nodes)}, {one: place for place, one in enumerate(tests)}
+    place_of = {node_id: node_no[name] for node_id, name in of_node.items() if name in node_no}
+    ends = np.full((len(series_ids), 3), NOBODY, np.int32)
+    if found:
+        rows = [(place_of[a], place_of[b] if b != a else NOBODY, test_no[test]) for _, a, b, test in found]
+        ends[np.searchsorted(series_ids, np.array([row[0] for row in found]))] = rows
+    return ends, nodes, tests
 
 
 def _runs(database: Connection) -> Iterable[tuple[int, str, str]]:

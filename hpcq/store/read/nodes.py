@@ -289,8 +289,11 @@ def _series_medians(database: Connection, selection: Selection, node_id: int | N
         if cluster in {None, test[0], test[3][-1]}:
             clean, late = values[series_id]
             here, left_out = (clean, len(late)) if clean else (late, 0)
-            newest = max({run for run, _ in here}, key=began.__getitem__)
-            value, last = median([value for _, value in here]), median([value for run, value in here if run == newest])
+            runs = {run for run, _ in here}
+            newest = max(runs, key=began.__getitem__)
+            value = last = median([value for _, value in here])
+            if len(runs) > 1:
+                last = median([value for run, value in here if run == newest])
             found.append(
                 _SeriesMedian(test, client, server, value, better, len(here), left_out, not clean, last, began[newest])
             )
