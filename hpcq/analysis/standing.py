@@ -282,11 +282,12 @@ def _second_looks(database: Connection, cluster: str, watched: Watched) -> tuple
 def standing_after(database: Connection, cluster: str, runs: Mapping[str, str]) -> dict[str, Standing]:
     """Where a cluster stood after each of these runs (created_utc by name), in one pass over its nights.
 
-    A run before the first value is left out.
+    A run before the first value is left out. What is judged are the series of the run: all of a cluster would be millions of
+    numbers by now.
     """
     from hpcq.judge.judging import FALSE_MORNINGS, Watched
     from hpcq.judge.values import by_night
-    from hpcq.store.read.judged_values import job_values
+    from hpcq.store.read.judged_values import job_values, series_ids_of_run
 
     values, seen = job_values(database, cluster, metrics_of(database, None), Window("all"))
     watched = Watched(values, by_night(values), FALSE_MORNINGS)
@@ -296,7 +297,8 @@ def standing_after(database: Connection, cluster: str, runs: Mapping[str, str]) 
         watched.add(index)
         for run, created in runs.items():
             if begin <= created[:19] + "Z" < end:
-                found[run] = _standing(database, cluster, watched, seen, index, index)
+                of_run = seen.only(series_ids_of_run(database, run))
+                found[run] = _standing(database, cluster, watched, of_run, index, index)
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,25 @@ class SeriesSeen:
     server: np.ndarray[tuple[int], np.dtype[np.int32]]
     test: np.ndarray[tuple[int], np.dtype[np.int32]]
     night_count: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def only(self, series_ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> SeriesSeen:
+        """Those of these series that are here."""
+        places = np.searchsorted(self.series_id, series_ids)
+        kept = places[places < len(self.series_id)]
+        kept = kept[self.series_id[kept] == series_ids[places < len(self.series_id)]]
+        return SeriesSeen(*(getattr(self, one.name)[kept] for one in fields(self)))
+
+
+def series_ids_of_run(database: Connection, run: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The series that a run planned."""
+    cursor = database.cursor()
+    cursor.row_factory = None
+    query = (
+        "SELECT DISTINCT x.series_id FROM run r JOIN run_cluster rc ON rc.run_id = r.run_id"
+        " JOIN job j ON j.run_cluster_id = rc.run_cluster_id JOIN result x ON x.job_id = j.job_id AND x.final = 1"
+        " WHERE r.name = ?"
+    )
+    return np.fromiter((row[0] for row in cursor.execute(query, (run,))), np.int64)
 
 
 def job_values(
