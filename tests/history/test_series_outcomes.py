@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.analysis.series_outcomes import _ROLLED_UP, SeriesOutcome, outcomes_in
+from hpcq.analysis.series_outcomes import _ROLLED_UP, SeriesOutcome, outcomes_in, series_of_run
 from hpcq.errors import Exit
 from hpcq.store.database import reading, writing
 from hpcq.store.keep.check_and_prune import prune
@@ -105,6 +105,34 @@ def test_disturbed_values_are_told_apart(tmp_path: Path, path: Path) -> None:
             "SELECT value FROM v_results WHERE client = 'n1' AND kernel = 'tcp_stream' AND repetition_no = 1"
         ).fetchone()[0]
     assert job.clean_value == first
+
+
+@pytest.mark.parametrize("harm", ["", "disturbed", "retracted", "pruned"])
+@pytest.mark.usefixtures("every_job_rolls_up")
+def test_a_run_counted_by_sqlite_is_the_run_read_row_by_row(tmp_path: Path, path: Path, harm: str) -> None:
+    builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"), ("n2", "n1"), ("n1", "n3")))
+    builder.submit("j00001")
+    builder.measure("j00001")
+    broken(builder, "j00001", (1, 2), "fewer than two datagrams arrived")
+    builder.end("j00001")
+    builder.journal("closed")
+    load(path, builder)
+    with writing(path) as database:
+        if harm == "disturbed":
+            database.execute("UPDATE result SET disturbed = 1 WHERE test_no = 1")
+        if harm == "retracted":
+            database.execute("INSERT INTO retraction SELECT result_id, '2026-11-22T00:00:00Z', 'me', 'bad' FROM result LIMIT 2")
+    if harm == "pruned":
+        prune(path, "2099")
+    with reading(path) as database:
+        counted = series_of_run(database, 1, None)
+        every = outcomes_in(database, [1], Selection())
+    assert counted.pairs == {one.series_id: (one.cluster, one.client, one.server) for one in every}
+    assert counted.last_utc == max(job.started_utc for one in every for job in one.jobs)
+    doubtful = {one.series_id for one in counted.doubtful}
+    assert list(counted.doubtful) == [one for one in every if one.series_id in doubtful]
+    lacking = {one.series_id for one in every if all(job.clean_value is None for job in one.jobs)}
+    assert lacking <= doubtful < counted.pairs.keys() or harm == "pruned"
 
 
 @pytest.mark.promise("Nothing judged is too little data: exit code 4.")
