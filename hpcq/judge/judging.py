@@ -472,7 +472,7 @@ class Watched:
             )
             tonight = max(far, 1e-4)
             if self._job_nights[test] >= FEW_NIGHTS:  # a node that became slow makes half of a small site's jobs scatter
-                tonight = min(tonight, 3 * float(self._job_scatter[test]))
+                tonight = min(tonight, (3 if len(values) >= 4 else 1.5) * float(self._job_scatter[test]))
             gain = max(1 / (self._job_nights[test] + 1), 1 / MEMORY_NIGHTS)
             self._job_scatter[test] = np.sqrt((1 - gain) * self._job_scatter[test] ** 2 + gain * tonight**2)
             self._job_nights[test] += 1
