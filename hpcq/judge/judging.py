@@ -58,8 +58,9 @@ MEASURED_AGAIN = (Thing.NODE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
 ENOUGH_NIGHTS = START_NIGHTS[0]
 #: A night is held against its past by the jobs of nodes of which nothing is told, if there are so many.
 FEWEST_OTHERS = 3
-#: From so many nights on the scatter of jobs is known: one night does not change it at will.
-FEW_NIGHTS = 5
+#: From so many nights on the scatter of jobs is known. A night then counts as so many times as much at most: as less where
+#: it has two or three jobs, for one bad node is in most of them.
+FEW_NIGHTS, SCATTER_GROWS, SCATTER_OF_FEW_GROWS = 5, 3.0, 1.5
 #: Nights that a thing needs before it can be judged.
 _QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.LINK: 3}
 
@@ -472,7 +473,8 @@ class Watched:
             )
             tonight = max(far, 1e-4)
             if self._job_nights[test] >= FEW_NIGHTS:  # a node that became slow makes half of a small site's jobs scatter
-                tonight = min(tonight, (3 if len(values) >= 4 else 1.5) * float(self._job_scatter[test]))
+                grows = SCATTER_GROWS if len(values) >= 4 else SCATTER_OF_FEW_GROWS
+                tonight = min(tonight, grows * float(self._job_scatter[test]))
             gain = max(1 / (self._job_nights[test] + 1), 1 / MEMORY_NIGHTS)
             self._job_scatter[test] = np.sqrt((1 - gain) * self._job_scatter[test] ** 2 + gain * tonight**2)
             self._job_nights[test] += 1

@@ -51,6 +51,30 @@ def test_a_run_that_is_cancelled_while_the_server_is_away_loses_no_job(tmp_path:
     assert "cancelled by hpcq cancel" in {reason for _, reason in found}
 
 
+@pytest.mark.promise("PBS jobs that wait are deleted before those that run: none starts on the nodes of a deleted one.")
+def test_jobs_that_wait_are_deleted_before_those_that_run(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs", node_count=1) as pbs:
+        pbs.control(set={"sleep_s": 0.0})
+        site = pbs_site(pbs.cluster() / "sim.yaml")
+        keys = []
+        for name in ("one", "two", "three"):
+            script = tmp_path / f"{name}.sh"
+            head = "#!/bin/sh\n#PBS -l select=1:ncpus=4:host=pbn1\n#PBS -l walltime=1:00\n"
+            script.write_text(f"{head}#PBS -j oe -o {tmp_path}/{name}.out\nsleep 60\n")
+            [answer] = site.scheduler.submit([Submission(name, str(script), (), 60)])
+            assert answer.scheduler_job_id, answer
+            keys.append(JobKey(answer.scheduler_job_id, name))
+            site.tags[answer.scheduler_job_id] = name
+            site.wait(answer.scheduler_job_id, JobState.QUEUED if name != "one" else JobState.RUNNING)
+        qdel, order = pbs.folder / "bin" / "qdel", tmp_path / "order"
+        (tmp_path / "real").mkdir()
+        qdel.rename(tmp_path / "real" / "qdel")
+        qdel.write_text(f'#!/bin/sh\necho "$1" >>{order}\nexec {tmp_path}/real/qdel "$@"\n')
+        qdel.chmod(0o755)
+        assert site.scheduler.cancel(keys) is None
+        assert order.read_text().split() == [key.scheduler_job_id for key in (*keys[1:], keys[0])]
+
+
 @pytest.mark.long
 def test_a_job_whose_end_the_server_never_learns_is_told_to_end(tmp_path: Path) -> None:
     """It would hold its nodes until its time limit. A plain qdel ends with 0 and does nothing, as on the live server."""
