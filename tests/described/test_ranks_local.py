@@ -41,6 +41,7 @@ name: foreign_alone
 summary: A rate that a test makes up, of one node.
 shape: one node
 program: PYTHON
+version: "true"
 options:
   mode: {type: choice, default: good, choices: [good, dumb], help: what it writes}
 command: "{{ program }} RANKS alone {{ mode }}"
@@ -198,6 +199,13 @@ def test_what_a_failed_rank_wrote_is_kept(done: LocalDesk) -> None:
 def test_a_version_command_does_not_take_itself_for_a_rank(done: LocalDesk) -> None:
     granted = line_of(done, of_mode(done, "foreign_two", "good")[0])["granted"]
     assert granted["client_program_version"] == "ranks 3.1 alone"
+
+
+@pytest.mark.promise("A version command that says nothing is a warning of the result, with why.")
+def test_a_version_command_that_says_nothing_is_a_warning(done: LocalDesk) -> None:
+    [first, *_] = of_mode(done, "foreign_alone", "good")
+    said = done.rows(f"SELECT message FROM warning WHERE result_id = {first['result_id']} AND name = 'program_version_unknown'")
+    assert said == [{"message": "client: its version command: no word; exit code 0"}]
 
 
 def test_no_report_of_a_rank_is_left(done: LocalDesk) -> None:

@@ -97,6 +97,15 @@ static bool program_ports(struct run *run, unsigned *const *ports, size_t count)
     return ok;
 }
 
+void program_version(struct run *run)
+{
+    struct program_state *state = run->state;
+    struct failure failure = {0};
+    if (!foreign_version(&state->foreign, &state->version, &failure))
+        run_warn(run, "program_version_unknown", "%s: its version command: %s", run->is_server ? "server" : "client",
+                 failure.message);
+}
+
 static bool program_listen(struct run *run)
 {
     struct program_state *state = run->state;
@@ -107,7 +116,7 @@ static bool program_listen(struct run *run)
                words_mention(&state->foreign.client, "{second_port}");
     if (!program_ports(run, ports, two ? 2 : 1))
         return false;
-    foreign_version(&state->foreign, &state->version);
+    program_version(run);
     return program_start(run, &state->foreign.server) && program_ready(run);
 }
 
@@ -118,7 +127,7 @@ static bool program_open(struct run *run)
         return true;
     if (!program_known(run))
         return false;
-    foreign_version(&state->foreign, &state->version);
+    program_version(run);
     return true;
 }
 

@@ -55,8 +55,8 @@ void foreign_collect(const struct foreign *foreign, struct child *child);
 bool words_mention(const struct words *words, const char *piece);
 /* The words with what is known now in place of {address}, {client_address} and {port}. */
 void foreign_fill(const struct words *words, const struct places *places, struct words *filled);
-/* What its version command says, its first lines; empty without a command. Bounded by two seconds. */
-void foreign_version(const struct foreign *foreign, struct text *version);
+/* What its version command says, its first lines; empty without a command. A failure where it says nothing. */
+bool foreign_version(const struct foreign *foreign, struct text *version, struct failure *failure);
 /* Whether the program did what it was started for; the failure says why not, with its last words. */
 bool foreign_succeeded(const struct foreign *foreign, const struct child *child, struct failure *failure);
 

@@ -88,7 +88,7 @@ static bool rank_arguments(struct rank *rank, int argc, char **argv)
 }
 
 /* A version command must not take itself for a rank: it is started without what the launcher said. */
-static void rank_version(struct program_state *state)
+static void rank_version(struct run *run)
 {
     static const char *const prefixes[] = {"PMI_", "PMIX_", "OMPI_", "PRTE_", "SLURM_", "HYDRA_", "MPIR_", "MV2_"};
     size_t count = 0, kept = 0;
@@ -104,7 +104,7 @@ static void rank_version(struct program_state *state)
             without[kept++] = whole[i];
     }
     environ = without;
-    foreign_version(&state->foreign, &state->version);
+    program_version(run);
     environ = whole;
     free(without);
 }
@@ -143,7 +143,7 @@ static bool rank_open(struct rank *rank)
         return false;
     run->evidence = evidence_new(&run->local, rank->interface);
     if (!run->is_server)
-        rank_version(state);
+        rank_version(run);
     gethostname(host, sizeof host - 1);
     run_grant_text(run, "host_name", host);
     rank_bind(rank);
