@@ -473,6 +473,9 @@ class OverTime:
             far = (drift < -SMALLEST_DRIFT) & (drift < -DRIFT_ERRORS * error)
         may = old & ~self.told & (True if may_drift is None else may_drift)
         far = np.asarray(far & may[:, None])
+        # who has two speeds may meet the lower one on seven nights in ten: what declines has no good night among them
+        best, first_best = self._lately[far].max(axis=-1), np.quantile(self._first_level[far], 0.9, axis=-1)
+        far[far] = best - first_best < -SMALLEST_DRIFT / 2
         for thing in np.flatnonzero(far.any(axis=1)).tolist():
             told = Told(thing, -1, max(int(self._at_first_level[thing]), 0), night, confirmed=False, drifted=True)
             told.effect = np.where(np.isfinite(drift[thing]), drift[thing], 0.0)

@@ -121,6 +121,15 @@ def test_a_slow_decline_is_told_though_no_night_stands_out(
 
 
 @pytest.mark.heavy
+def test_things_with_two_speeds_do_not_decline_because_they_met_the_lower_one_more_often() -> None:
+    random = np.random.default_rng(2)
+    level, unit = OverTime(64, 1, false_alarms=0.004), np.full((64, 1), 0.005)
+    for night in range(200):
+        level.look(night, np.where(random.random((64, 1)) < 0.35, -0.1, 0.0) + random.normal(0, 0.005, (64, 1)), unit)
+    assert [one for one in level.messages if one.drifted] == []
+
+
+@pytest.mark.heavy
 def test_what_fell_again_after_a_slow_decline_was_repaired_is_told_as_soon_as_any_other() -> None:
     """What was learned on the way down is no level."""
     nights = np.arange(300)[:, None]
