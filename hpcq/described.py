@@ -106,6 +106,8 @@ def shown(value: object) -> str:
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _WARNINGS_MAX = 5
+#: Escape sequences of terminals that set colours or clear the rest of a line.
+_COLOUR = re.compile(r"\x1b\[[\d;]*[mK]", re.ASCII)
 #: CPU time for one output of at most 4 MiB: a thousand times what the delivered descriptions take.
 _READ_S = 5.0
 #: What would make a number that ends or begins here a part of a longer one: 12 of 12.5, 5 of 12.5, 3 of -3.
@@ -139,23 +141,33 @@ def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> R
     """The metrics in `text`. sizes: what the table must hold, each once. Raises UnreadableError if nothing can be read."""
     try:
         with cpu_limit(_READ_S):
-            return _read(described, text, sizes)
+            return _read(described, _plain(text), sizes)
     except TimeoutError:
         raise UnreadableError(f"output: its regular expressions take more than {_READ_S:g} s: must be less") from None
 
 
 def failure_said(described: Described, text: str) -> str | None:
     """The line of an output that has words of failure; None if no line has."""
-    lines = (line.strip() for line in text.splitlines() if any(word in line for word in described.failure_words))
+    lines = (line.strip() for line in _plain(text).splitlines() if any(word in line for word in described.failure_words))
     return next(lines, None)
+
+
+def _plain(text: str) -> str:
+    """An output without what terminals and other systems add: colours, line ends of two characters, a byte order mark."""
+    return _COLOUR.sub("", text).replace("\r\n", "\n").removeprefix("\ufeff")
 
 
 def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
     if not text.strip():
         raise UnreadableError("output: nothing: must be what the description reads")
-    if not (text.endswith("\n") or all(one.json for one in described.readings)):
+    whole_lines = text if all(one.json for one in described.readings) else text[: text.rfind("\n") + 1]
+    has_finished = bool(described.finished) and re.search(described.finished, whole_lines, re.MULTILINE) is not None
+    if whole_lines != text and not has_finished:
         raise UnreadableError("output: ends within a line: must be whole lines")
+    text = whole_lines
     _check_title(described, text)
+    if described.finished and not has_finished:
+        raise UnreadableError(f"output: no line matches {described.finished}: must be there in a finished one")
     found = Read()
     rows: Mapping[int | None, Sequence[str]] = {None: ()}
     if described.table is not None:
@@ -313,10 +325,12 @@ def sizes_in(described: Described, text: str) -> list[int]:
     if described.table is None or described.sizes is None:
         return []
     place, found = described.table.names.index(described.sizes.option), list[int]()
-    for cells in _table_rows(described, text, Read()):
+    for cells in _table_rows(described, _plain(text), Read()):
         size = read_number(cells[place], described.sizes.option)
-        if size != int(size) or int(size) in found:
-            raise UnreadableError(f"table: size {shown(cells[place])}: must be whole numbers, each once")
+        if size != int(size):
+            raise UnreadableError(f"table: size {shown(cells[place])}: must be a whole number")
+        if int(size) in found:
+            raise UnreadableError(f"table: size {shown(cells[place])} stands twice: must stand there once")
         found.append(int(size))
     return found
 
@@ -329,7 +343,7 @@ def _table_rows(described: Described, text: str, found: Read) -> list[list[str]]
     """The cells of each row, those of `Table.names`; of a heading that is not there, and need not be, an empty one."""
     table = described.table
     assert table is not None  # noqa: S101 - the callers have looked
-    lines = text.replace("\r\n", "\n").split("\n")  # and not at other characters that Python takes for line ends
+    lines = text.split("\n")  # and not at other characters that Python takes for line ends
     heads = [-1] if table.head is None else [no for no, line in enumerate(lines) if re.search(table.head, line)]
     if len(heads) != 1:
         raise UnreadableError(f"table: {len(heads)} lines match {table.head}: must be one")

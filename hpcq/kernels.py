@@ -170,6 +170,8 @@ class Described:
     output_file: str = ""
     #: An expression for lines of titles, and one for what its first group must be. Empty: any output is this program's.
     title: tuple[str, ...] = ()
+    #: An expression that matches in whole outputs only. Empty: every one counts as whole.
+    finished: str = ""
 
 
 # ----------------------------------------------------------------------------------------------------------------------

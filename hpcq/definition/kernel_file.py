@@ -313,6 +313,9 @@ class KernelFile(Section):
         description="A file that it writes into the folder it starts in, * for the rest of a name: read after its output.",
     )
     title: TitleSection | None = Field(default=None, description="How its output says which test it is of.")
+    finished: Pattern | None = Field(
+        default=None, description="Matches where it finished, or its own check passed. Without it, the result is invalid."
+    )
     sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
     table: TableSection | None = Field(default=None, description="The table that columns refer to.")
     sends_at_least_bytes: SendsSection | None = Field(
@@ -624,6 +627,7 @@ def _described(file: KernelFile, path: str) -> Described:
         files=tuple(file.files.items()),
         output_file=file.output_file or "",
         title=() if file.title is None else (file.title.line, file.title.must_be),
+        finished=file.finished or "",
     )
 
 

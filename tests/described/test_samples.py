@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hpcq import assets, described
@@ -73,6 +75,16 @@ def test_no_cut_gives_another_number(sample: Sample) -> None:
         except UnreadableError:
             continue
         assert found.complaints or rows_of(found) == whole, sample.text[max(0, end - 60) : end]
+
+
+@pytest.mark.promise("Colours, line ends of Windows and a byte order mark in a program's output change no number.")
+@pytest.mark.parametrize("sample", [one for one in GOOD if "rows" in one.row], ids=lambda one: one.title)
+def test_what_terminals_and_editors_add_changes_no_number(sample: Sample) -> None:
+    plain = sample.read()
+    coloured = re.sub(r"(?<![\d;[])\d+", "\x1b[1;32m\\g<0>\x1b[0m", sample.text)
+    for text in (sample.text.replace("\n", "\r\n"), coloured, "\ufeff" + sample.text):
+        assert text != sample.text
+        assert sample.read(text) == plain
 
 
 COMMAS = "\n    comma_separates: true"
