@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import (
     ARGUMENTS,
@@ -33,6 +34,7 @@ from hpcq.kernels import (
     Kernel,
     Metric,
     Option,
+    OptionSaid,
     OptionType,
     ParameterValue,
     Peer,
@@ -189,6 +191,13 @@ def _check_title(described: Described, text: str) -> None:
             raise UnreadableError(f"output: it is of {shown(match[1] or '')}: must be of {must_be}")
 
 
+def has_title(described: Described, text: str) -> bool:
+    """Whether an output has titles, and all are of this program: also where the rest cannot be read."""
+    line, must_be = described.title or ("", "")
+    names = [match[1] or "" for match in re.finditer(line, _plain(text), re.MULTILINE)] if line else []
+    return bool(names) and all(re.fullmatch(must_be, name) for name in names)
+
+
 def _check_words(table: Table | None, cells: Sequence[str]) -> None:
     """Columns that say whether the program's own check passed."""
     for name, pattern in table.must_be if table is not None else ():
@@ -299,9 +308,10 @@ def is_path(text: str) -> bool:
     return re.fullmatch(r"[^.\[\]]+(\[\d+\])*(\.[^.\[\]]+(\[\d+\])*)*", text) is not None
 
 
-def _json_value(one: Reading, parsed: Any) -> float | None:
+def _at(path: str | None, parsed: Any) -> Any:
+    """What stands at a path of JSON; None where nothing does."""
     value = parsed
-    for name, index in _STEP.findall(one.json or ""):
+    for name, index in _STEP.findall(path or ""):
         if isinstance(value, _Twice) and name in value.twice:
             raise UnreadableError(f"output: the key {shown(name)} stands twice in one object: must stand there once")
         inside = value.get(name) if name and isinstance(value, dict) else None
@@ -310,6 +320,11 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
         value = inside
         if value is None:
             break
+    return value
+
+
+def _json_value(one: Reading, parsed: Any) -> float | None:
+    value = _at(one.json, parsed)
     if str(value) in one.not_measured or (value is None and not one.required):
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -322,17 +337,52 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
 
 def sizes_in(described: Described, text: str) -> list[int]:
     """The sizes that the table in `text` has, in its order: of an output whose parameters nobody knows any more."""
-    if described.table is None or described.sizes is None:
+    if described.table is None or SIZE_OPTION not in described.table.names:
         return []
-    place, found = described.table.names.index(described.sizes.option), list[int]()
+    place, found = described.table.names.index(SIZE_OPTION), list[int]()
     for cells in _table_rows(described, _plain(text), Read()):
-        size = read_number(cells[place], described.sizes.option)
+        size = read_number(cells[place], SIZE_OPTION)
         if size != int(size):
             raise UnreadableError(f"table: size {shown(cells[place])}: must be a whole number")
-        if int(size) in found:
-            raise UnreadableError(f"table: size {shown(cells[place])} stands twice: must stand there once")
         found.append(int(size))
     return found
+
+
+def options_said(kernel: Kernel, text: str) -> dict[str, ParameterValue]:
+    """The options that an output says it was made with, those that its description knows how to read.
+
+    Raises UnreadableError for two values of one option, and for one that is none of its choices.
+    """
+    described = kernel.described
+    assert described is not None  # noqa: S101 - the callers take described kernels only
+    text, found = _plain(text), dict[str, ParameterValue]()
+    parsed = _json(text, Read()) if any(one.json for one in described.said) else None
+    for one in described.said:
+        option = kernel.option(one.option)
+        assert option is not None  # noqa: S101 - the reader of descriptions has made both of one entry
+        told = {match[1] for match in re.finditer(one.regex, text, re.MULTILINE)} if one.regex else {_at(one.json, parsed)}
+        words = {dict(one.words).get(str(word), str(word)).strip() for word in told if word is not None}
+        if len(words) > 1:
+            raise UnreadableError(f"{one.option}: {', '.join(sorted(words))}: must be one value in the whole output")
+        for word in words:
+            found[one.option] = _option_said(option, word)
+    return found
+
+
+def _option_said(option: Option, word: str) -> ParameterValue:
+    """A value as a program writes it. 2k of a size is 2048; bounds are those of campaigns, and hold for no past."""
+    if option.type is OptionType.CHOICE:
+        chosen = {choice.lower(): choice for choice in option.choices}.get(word.lower())
+        if chosen is None:
+            raise UnreadableError(f"{option.name}: {shown(word)}: must be one of {', '.join(option.choices)}")
+        return chosen
+    if option.unit == "bytes":
+        word = re.sub(r"(?<=\d)([kmg])$", r"\1iB", word.removesuffix("ytes"), flags=re.IGNORECASE)
+    try:
+        number = units.parse(word, option.unit or "")
+    except ValueError as error:
+        raise UnreadableError(f"{option.name}: {error}") from None
+    return int(number) if number == int(number) else number
 
 
 def _rows(described: Described, table: Table, text: str, sizes: Sequence[int], found: Read) -> dict[int | None, Sequence[str]]:
@@ -419,7 +469,10 @@ def _by_size(
             cell = row[table.names.index(SIZE_OPTION)]
             if read_number(cell, SIZE_OPTION) != size:
                 raise UnreadableError(f"table: size {shown(cell)}: allowed here is {size}")
-        by_size[size if described.sizes is not None else None] = row
+        if described.sizes is not None and sizes.count(size or 0) > 1:
+            found.complaints[size] = f"table: size {shown(cell)} stands twice: must stand there once"
+        else:
+            by_size[size if described.sizes is not None else None] = row
     return by_size
 
 
@@ -675,6 +728,7 @@ def _described(row: Mapping[str, Any]) -> Described:
             "table": table and _table(table),
             "sizes": sizes and Sizes(**{**sizes, "steps": Steps(sizes["steps"])}),
             "readings": tuple(_reading_of_file(one) for one in row["readings"]),
+            "said": tuple(OptionSaid(**{**one, "words": tuple(map(tuple, one["words"]))}) for one in row["said"]),
         }
     )
 

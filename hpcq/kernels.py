@@ -143,6 +143,19 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionSaid:
+    """Where an output says with which value of an option it was made: one of json and regex.
+
+    words: the value of each word that stands there; empty: what stands there is the value.
+    """
+
+    option: str
+    json: str | None
+    regex: str | None
+    words: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Described:
     """A foreign program: its commands, its limits, and how to read what it writes."""
 
@@ -172,6 +185,7 @@ class Described:
     title: tuple[str, ...] = ()
     #: An expression that matches in whole outputs only. Empty: every one counts as whole.
     finished: str = ""
+    said: tuple[OptionSaid, ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

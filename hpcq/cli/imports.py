@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 _CSV = "csv"
+#: Outputs of described kernels, whichever each is of.
+_LOGS = "logs"
 
 
 @click.command(name="import")
@@ -34,7 +36,7 @@ _CSV = "csv"
     default=_CSV,
     show_default=True,
     metavar="FORMAT",
-    help="csv, reframe, jube, superbench, pscheduler, or the described kernel whose outputs they are: iperf3_tcp, osu_latency.",
+    help="csv, reframe, jube, superbench, pscheduler, logs (outputs of any described kernel), or the kernel: osu_latency.",
 )
 @click.option(
     "--facts",
@@ -132,10 +134,11 @@ def _sources(kind: str, files: Sequence[Path], maker: Maker, problems: Problems)
     from hpcq.definition.find import described_kernel, list_described
     from hpcq.kernels import unknown_name
 
-    if kind not in list_described():
-        message, hint = unknown_name("format", kind, [_CSV, "reframe", *others, *list_described()])
+    known = list_described()
+    if kind != _LOGS and kind not in known:
+        message, hint = unknown_name("format", kind, [_CSV, "reframe", *others, _LOGS, *known])
         raise UserError(f"--format: {message}", hint)
-    return logs.read(files, described_kernel(kind), maker, problems)
+    return logs.read(files, [described_kernel(name) for name in (known if kind == _LOGS else [kind])], maker, problems)
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

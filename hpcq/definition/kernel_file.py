@@ -56,6 +56,7 @@ from hpcq.kernels import (
     Kernel,
     Metric,
     Option,
+    OptionSaid,
     OptionType,
     Peer,
     Reading,
@@ -162,6 +163,14 @@ Factor = Annotated[float | int, AfterValidator(_finite), AfterValidator(_above_0
 Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
 
 
+class SaidSection(Section):
+    """Where the program's output says the value that it ran with."""
+
+    json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON.")
+    regex: Pattern | None = Field(default=None, description="Its first group is the value; k, m and g are of bytes then.")
+    words: dict[str, Line] = Field(default={}, description="The value for each word that stands there.")
+
+
 class OptionSection(Section):
     """One option of the program."""
 
@@ -171,6 +180,7 @@ class OptionSection(Section):
     maximum: Finite | None = Field(default=None, description="Largest value, in the unit of the name.")
     choices: list[Line] = Field(default=[], description="The values of a choice.")
     help: Line = Field(default="", description="What it does.")
+    said: SaidSection | None = Field(default=None, description="Where the output says it, for imports: they know no command.")
 
 
 ExitCode = Annotated[int, Field(ge=0, le=255)]
@@ -480,6 +490,7 @@ def _check_strictly(file: KernelFile, document: Document) -> None:
             document.complain(("metrics", name, "maximum"), said)
     for name, option in file.options.items():
         _check_fit(name, option, document)
+        _check_said(name, option, document)
 
 
 def _check_fit(name: str, option: OptionSection, document: Document) -> None:
@@ -489,6 +500,18 @@ def _check_fit(name: str, option: OptionSection, document: Document) -> None:
         said = "choices" if option.choices and option.type != "choice" else "minimum and maximum"
         fit = "minimum and maximum" if numeric else "choices" if option.type == "choice" else "a default and a help"
         document.complain(("options", name), f"{said} with the type {option.type}: must be {fit}")
+
+
+def _check_said(name: str, option: OptionSection, document: Document) -> None:
+    said, place = option.said, ("options", name, "said")
+    if said is None:
+        return
+    if (said.regex is None) == (said.json_path is None):
+        document.complain(place, "must be one of json and regex")
+    if said.regex is not None and (groups := re.compile(said.regex).groups) != 1:
+        document.complain((*place, "regex"), f"{groups} groups: must be one, the value")
+    if said.json_path is not None and not is_path(said.json_path):
+        document.complain((*place, "json"), f"{shown(said.json_path)}: must be a path like start.test_start.reverse")
 
 
 def _check_metric(file: KernelFile, name: str, document: Document) -> None:
@@ -628,6 +651,11 @@ def _described(file: KernelFile, path: str) -> Described:
         output_file=file.output_file or "",
         title=() if file.title is None else (file.title.line, file.title.must_be),
         finished=file.finished or "",
+        said=tuple(
+            OptionSaid(name, one.said.json_path, one.said.regex, tuple(one.said.words.items()))
+            for name, one in file.options.items()
+            if one.said is not None
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Saved outputs of programs that hpcq has a description of: iperf3, OSU, IMB, nccl-tests, and what a site describes itself.
 
-The description's own reader reads them, so numbers mean what they mean in a run of hpcq. Hosts and time are in the output of
+The description's own reader reads them, so numbers mean what they mean in a run of hpcq. Of several descriptions, the one that
+can read an output is its; of an output that none can read, the one whose title it has. Hosts and time are in the output of
 iperf3 only; else --names says which parts of the path they are, and the time may be that of the file. An output that cannot be
 read is an invalid result with its reason.
 """
@@ -15,18 +16,42 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import units
-from hpcq.described import UnreadableError, failure_said, read_output, sizes_in
+from hpcq.described import UnreadableError, failure_said, has_title, options_said, read_output, sizes_in
 from hpcq.errors import UserError
 from hpcq.imports.others import Maker, files_in, made
 from hpcq.imports.values import Problems, Source, Value, metric_of, read_bytes
 from hpcq.kernels import Kernel
 
 
-def read(paths: Sequence[Path], kernel: Kernel, maker: Maker, problems: Problems) -> Iterator[Source]:
-    """The values in these outputs of one kernel, and in all files below folders."""
+def read(paths: Sequence[Path], kernels: Sequence[Kernel], maker: Maker, problems: Problems) -> Iterator[Source]:
+    """The values in these outputs of one of the kernels each, and in all files below folders."""
     for path in files_in(paths, ("",)):
         content, digest = read_bytes(path)
-        yield Source(str(path), digest, _values(path, content.decode("utf-8", "replace"), kernel, maker, problems))
+        text = content.decode("utf-8", "replace")
+        kernel = kernels[0] if len(kernels) == 1 else _kernel_of(path, text, kernels, maker)
+        if kernel is not None:
+            yield Source(str(path), digest, _values(path, text, kernel, maker, problems))
+
+
+def _kernel_of(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker) -> Kernel | None:
+    """The kernel that wrote this output; None with a note if no description knows it. Raises UserError for two of them."""
+    able = [kernel for kernel in kernels if _can_read(kernel, text)]
+    titled = [kernel for kernel in kernels if kernel.described is not None and has_title(kernel.described, text)]
+    found = [kernel for kernel in able if kernel in titled] or able or titled
+    if len(found) > 1:
+        names = " and ".join(kernel.name for kernel in found)
+        raise UserError(f"{path}: may be an output of {names}: must be of one", "--format NAME says which, for one folder each")
+    if not found:
+        maker.notes[f"{path}: left out: no description reads it"] = None
+    return found[0] if found else None
+
+
+def _can_read(kernel: Kernel, text: str) -> bool:
+    assert kernel.described is not None  # noqa: S101 - the caller takes described kernels only
+    try:
+        return bool(read_output(kernel.described, text, sizes_in(kernel.described, text)).metrics)
+    except UnreadableError:
+        return False
 
 
 def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Problems) -> Iterator[Value]:
@@ -54,20 +79,24 @@ def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Probl
     failed = told.pop("error", None) or (said and f"it said: {said}")
     by_size: Mapping[int | None, Mapping[str, float]] = {}
     reasons: dict[int | None, str] = {} if failed is None else {None: failed}
-    if failed is None:
-        try:
-            found = read_output(described, text, sizes_in(described, text))
+    parameters: dict[str, Any] = {}
+    try:
+        parameters = options_said(kernel, text)
+        if failed is None:
+            sizes = sizes_in(described, text)
+            parameters |= {"message_bytes": sizes[0]} if described.sizes is None and sizes else {}
+            found = read_output(described, text, sizes)
             by_size, reasons = found.metrics, dict(found.complaints)
-        except UnreadableError as error:
-            reasons = {None: str(error)}
+    except UnreadableError as error:
+        reasons = reasons or {None: str(error)}
     for size, metrics in by_size.items():
-        test = maker.test(kernel.name, {} if size is None else {"message_bytes": size}, kernel)
+        test = maker.test(kernel.name, parameters if size is None else {**parameters, "message_bytes": size}, kernel)
         for name, value in metrics.items():
             known = kernel.metric(name)
             better = known.better.value if known is not None else "none"
             yield made(1, {**where, "test": test}, metric_of(None, name, units.unit_of(name) or "number", better), value, None)
     for size, reason in reasons.items():
-        test = maker.test(kernel.name, {} if size is None else {"message_bytes": size}, kernel)
+        test = maker.test(kernel.name, parameters if size is None else {**parameters, "message_bytes": size}, kernel)
         maker.notes[f"{path}: {reason}"] = None
         outcome = "invalid" if failed is None else "failed"
         yield made(1, {**where, "test": test}, None, None, f"{kernel.name}: {reason}"[:400])._replace(outcome=outcome)

@@ -49,6 +49,7 @@ SECTIONS: dict[str, Any] = {
     "mpi": MpiSection,
     "kernel": kernel_file.KernelFile,
     "kernel_option": kernel_file.OptionSection,
+    "kernel_said": kernel_file.SaidSection,
     "kernel_server": kernel_file.ServerSection,
     "kernel_ready": kernel_file.ReadySection,
     "kernel_failure": kernel_file.FailureSection,
