@@ -35,6 +35,7 @@ class PairTable:
 
     round_index: from 0; results of one round ran at the same time. node_a, node_b: positions in `nodes`.
     value: the metric, finite. nodes: names, sorted. group_index: position of each node's group in `groups`, -1 if none.
+    kind_index: a number for each node's hardware class, or nothing: all are alike.
     """
 
     round_index: NDArray[np.intp]
@@ -44,10 +45,19 @@ class PairTable:
     nodes: tuple[str, ...]
     groups: tuple[str, ...]
     group_index: NDArray[np.intp]
+    kind_index: NDArray[np.intp] | None = None
 
     @classmethod
-    def from_rows(cls, rows: Iterable[tuple[str | int, str, str, float]], groups: Mapping[str, str] | None = None) -> PairTable:
-        """Make a table of rows (round, node_a, node_b, value). Drops rows whose value is not finite: it is missing."""
+    def from_rows(
+        cls,
+        rows: Iterable[tuple[str | int, str, str, float]],
+        groups: Mapping[str, str] | None = None,
+        kinds: Mapping[str, str] | None = None,
+    ) -> PairTable:
+        """Make a table of rows (round, node_a, node_b, value). Drops rows whose value is not finite: it is missing.
+
+        kinds: the hardware class of every node.
+        """
         kept = [row for row in rows if np.isfinite(row[3])]
         nodes = tuple(sorted({name for row in kept for name in row[1:3]}))
         position = {name: i for i, name in enumerate(nodes)}
@@ -57,6 +67,7 @@ class PairTable:
         of_node = groups or {}
         names = tuple(sorted({of_node[name] for name in nodes if name in of_node}))
         group = {name: i for i, name in enumerate(names)}
+        kind = {name: i for i, name in enumerate(sorted(set(kinds.values())))} if kinds else {}
         return cls(
             round_index=np.array([rounds[row[0]] for row in kept], dtype=np.intp),
             node_a=np.array([position[row[1]] for row in kept], dtype=np.intp),
@@ -65,6 +76,7 @@ class PairTable:
             nodes=nodes,
             groups=names,
             group_index=np.array([group[of_node[n]] if n in of_node else -1 for n in nodes], dtype=np.intp),
+            kind_index=np.array([kind[kinds[n]] for n in nodes], dtype=np.intp) if kinds else None,
         )
 
 
@@ -113,9 +125,10 @@ class Blame:
 # How fast a healthy pair is: the level of the topmost big cluster of results, because faults only make pairs slower.
 #
 # All work is on logarithms, where "slower" is "smaller". A result becomes its logarithm relative to the healthy level of
-# its class. The first two classes are pairs inside a group and pairs that cross groups: crossing may cost something
-# without a fault. The third is rounds with few pairs. They may be faster than full ones, but never get a lower level of
-# their own, because a round of re-tests holds mostly suspects.
+# its class. First come the hardware classes of both ends, where they are known. The next two classes are pairs inside a
+# group and pairs that cross groups: crossing may cost something without a fault. The last is rounds with few pairs.
+# They may be faster than full ones, but never get a lower level of their own, because a round of re-tests holds mostly
+# suspects.
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -158,6 +171,8 @@ def relative_levels(table: PairTable, *, higher_is_better: bool = True, crossing
         logs = np.log(np.maximum(table.value, 0.0))
     if not higher_is_better:
         logs = -logs
+    if table.kind_index is not None:
+        logs = logs - _of_kinds(table.kind_index[table.node_a], table.kind_index[table.node_b], logs)
     finite = np.isfinite(logs)
     counted = finite & _evenly(table)
     reference, sigma = top_level(logs[counted]) if counted.any() else (0.0, SIGMA_FLOOR)
@@ -198,6 +213,26 @@ def top_level(logs: Floats) -> tuple[float, float]:
         if share >= TOP_SHARE:
             break
     return level, sigma
+
+
+def _of_kinds(kind_a: NDArray[np.intp], kind_b: NDArray[np.intp], logs: Floats) -> Floats:
+    """How far the healthy level of each result's two hardware classes lies from that of most results; shape of logs.
+
+    Where fewer than three results have both of its classes, the lowest level that one of them has with others.
+    """
+    ends = np.sort(np.stack([kind_a, kind_b], axis=1), axis=1)
+    cells, cell, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
+    cell = cell.reshape(-1)
+    finite = np.isfinite(logs)
+    each = [logs[(cell == number) & finite] for number in range(len(cells))]
+    known = np.array([top_level(one)[0] if len(one) >= 3 else np.nan for one in each])
+    if np.isnan(known).all():
+        return np.zeros(len(logs))
+    level = known.copy()
+    for number in np.flatnonzero(np.isnan(known)):
+        near = known[np.isin(cells, cells[number]).any(axis=1)]
+        level[number] = np.nanmin(near) if np.isfinite(near).any() else np.nanmin(known)
+    return np.asarray((level - known[np.argmax(np.where(np.isnan(known), 0, count))])[cell])
 
 
 def _class_level(relative: Floats, sigma: float, *, may_be_slower: bool) -> float:

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from hpcq.analysis import pair_values
 from hpcq.analysis.gates import FailedGate
 from hpcq.analysis.series_outcomes import SeriesOutcome, of_pairs, outcomes_in
+from hpcq.analysis.standing import JOBS_MIN, Standing
+from hpcq.judge.causes import Thing
 from hpcq.kernels import Better
-from hpcq.localisation import PairTable
+from hpcq.localisation import Blame, Culprit, PairTable
 from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
 from hpcq.store.ledger import leaves_of
 from hpcq.store.read.evidence_queries import flaws_in
+from hpcq.store.read.judged_values import classes_of
 from hpcq.store.selection import Selection, run_id_of
 from hpcq.units import count_of, unit_of
 from hpcq.verdict.acceptance import LOST_SHARE, Pair, PairVerdict, find_culprits
@@ -124,7 +127,8 @@ def tables_of(database: Connection, names: Sequence[str], wanted: Selection, gro
         if flaw.node in nodes:
             flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
     found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
-    tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves)) for test, part in by_test.items()]
+    kinds = classes_of(database, place, sorted(nodes), run_ids)
+    tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves, kinds)) for test, part in by_test.items()]
     return RunTables(
         place,
         sum(len(one.jobs) for one in series),
@@ -145,7 +149,7 @@ def _set_test(test: str, one: SeriesOutcome) -> SetTest:
     return SetTest(test, nodes_of(one.client, one.server), len(one.jobs), len(ran), lost, one.why)
 
 
-def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str]) -> PairTable:
+def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str], kinds: Mapping[str, str]) -> PairTable:
     rows: list[tuple[str, str, str, float]] = []
     for one in series:
         seen: dict[str, int] = {}
@@ -156,7 +160,7 @@ def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str]) -> PairTa
             if value is not None and one.better != Better.NONE.value:
                 rows.append((f"{job.run} {seen.setdefault(job.run, 0)}", one.client, one.server, value))
                 seen[job.run] += 1
-    return PairTable.from_rows(rows, leaves)
+    return PairTable.from_rows(rows, leaves, kinds)
 
 
 def _failed(
@@ -187,3 +191,35 @@ def _failed(
 def _lost(lost_count: int, value_count: int) -> bool:
     ran = lost_count + value_count
     return ran > 0 and lost_count / ran >= LOST_SHARE
+
+
+def with_enough_jobs(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, Pair]]) -> Blame:
+    """Turn culprits with fewer than three slow jobs into open questions, and those against whom earlier nights speak.
+
+    pairs: the series of the test, with their ends. Where the nights of these are enough to judge it, they decide whether a
+    thing is told: one run alone does not.
+    """
+    culprits = (*found.nodes, *found.links, *found.groups)
+    known: dict[Culprit, str | None] = {}
+    for one in culprits if standing is not None else ():
+        thing, names = Thing(one.kind.value), set(one.names)
+        touched = [number for number, ends in pairs if thing is Thing.GROUP or names <= set(ends)]
+        known[one] = standing.beside_one_run(thing, one.names, touched) if standing is not None else None
+    few = [one for one in culprits if known.get(one) or one.slow_count < JOBS_MIN]
+    if not few:
+        return found
+    questions = [
+        f"{' - '.join(one.names)}: "
+        + (known.get(one) or f"slow in {count_of(one.slow_count, 'job')}: at least {JOBS_MIN} are needed before it is named")
+        for one in few
+    ]
+    again = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
+    return replace(
+        found,
+        nodes=tuple(one for one in found.nodes if one not in few),
+        links=tuple(one for one in found.links if one not in few),
+        groups=tuple(one for one in found.groups if one not in few),
+        undecided=True,
+        open_questions=(*found.open_questions, *questions),
+        next_pairs=(*found.next_pairs, *again),
+    )

@@ -7,9 +7,10 @@ that judges, is anything slow, broken or missing?
     history                     series of this run that are gone, and series whose level is worse than before
     the ledger                  nodes of this run whose last acceptance failed
     coverage                    what was planned and is missing
+    blame                       where none of these judges anything: nodes and links that are slow next to the others
 
-Coverage alone is no verdict. A run that nothing judges is NOT JUDGED where everything was measured: its campaign asked
-for values, and they are there.
+Coverage alone is no verdict. A run in which nothing of this says a word is NOT JUDGED where everything was measured: its
+campaign asked for values, and they are there.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from hpcq.verdict.words import Tally, Thing, VerdictRecord
 _LOOK_BACK_DAYS = 120
 _CHANGED_DAYS = 30
 _SHOWN = 5
+#: What judges a run that has neither a gate nor a history.
+_ONE_RUN = "no gate and no history judges this run, but its own values next to each other"
 #: What people say of a change so that it is no alarm.
 _NO_ALARM = {"expected", "false"}
 
@@ -147,10 +150,35 @@ def run_verdict(
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
         return RunVerdict(worst[0], judged_by, tuple(reasons), suspected)
+    if not judged_by:
+        slow = [
+            reason for place in sorted({row.cluster for row in runs}) for reason in _slow_next_to_others(database, run, place)
+        ]
+        if slow:
+            return RunVerdict(Verdict.DEGRADED, _ONE_RUN, (*slow, *reasons), suspected)
     if reasons:
         nothing = not any(one.measured_count for one in runs)
         return RunVerdict(Verdict.NOT_COVERED if nothing else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected)
     return RunVerdict(Verdict.PASS if judged_by else Verdict.NOT_JUDGED, judged_by, (), suspected)
+
+
+def _slow_next_to_others(database: Connection, run: str, cluster: str) -> list[Reason]:
+    """What blame names in this run, if it lost a tenth or more: who judges a first run has nothing but its own values."""
+    from hpcq.analysis.blame_tables import tables_of, with_enough_jobs
+    from hpcq.localisation import blame
+
+    found = dict[tuple[str, ...], Reason]()
+    read = tables_of(database, [run], Selection(cluster=cluster), None)
+    for test, higher_is_better, table in read.tables:
+        said = with_enough_jobs(blame(table, higher_is_better=higher_is_better), None, read.pairs[test])
+        for one in (*said.groups, *said.nodes, *said.links):
+            if one.speed_ratio <= DOUBTFUL_RATIO:
+                words = (
+                    f"{one.kind.value} {cluster}/{' - '.join(one.names)}: {100 * (1 - one.speed_ratio):.1f} % slower"
+                    f" than others of this run in {test}, in {one.slow_count} of {one.result_count} jobs"
+                )
+                found.setdefault((one.kind.value, *one.names), Reason(Verdict.DEGRADED, words, 1))
+    return list(found.values())
 
 
 def with_verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 # Print what `hpcq blame` found, for people and for --json.
 
 
-#: Blame names nobody on fewer slow jobs.
-JOBS_MIN = 3
 _SHOWN = 12
 
 
@@ -324,7 +322,9 @@ def blame(  # noqa: PLR0917 - Click passes by name
         for test, higher, table in tables
     }
     if read is not None:
-        found = {test: _enough(one, standing, read.pairs[test]) for test, one in found.items()}
+        from hpcq.analysis.blame_tables import with_enough_jobs
+
+        found = {test: with_enough_jobs(one, standing, read.pairs[test]) for test, one in found.items()}
     written = _write(campaign, like, source, place, found) if campaign else False
     if as_json:
         print_json(blame_json(found, read, standing))
@@ -396,42 +396,6 @@ def _names(connection: Connection, runs: Sequence[str], since: str | None) -> li
     if not names:
         raise UserError(f"--since {since}: no run in this stretch of time", "hpcq runs lists them")
     return names[::-1]
-
-
-def _enough(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, tuple[str, str]]]) -> Blame:
-    """Turn culprits with fewer than three slow jobs into open questions, and those against whom earlier nights speak.
-
-    pairs: the series of the test, with their ends. Where the nights of these are enough to judge it, they decide whether a
-    thing is told: one run alone does not.
-    """
-    from dataclasses import replace
-
-    from hpcq.judge.causes import Thing
-
-    culprits = (*found.nodes, *found.links, *found.groups)
-    known: dict[Culprit, str | None] = {}
-    for one in culprits if standing is not None else ():
-        thing, names = Thing(one.kind.value), set(one.names)
-        touched = [number for number, ends in pairs if thing is Thing.GROUP or names <= set(ends)]
-        known[one] = standing.beside_one_run(thing, one.names, touched) if standing is not None else None
-    few = [one for one in culprits if known.get(one) or one.slow_count < JOBS_MIN]
-    if not few:
-        return found
-    questions = [
-        f"{' - '.join(one.names)}: "
-        + (known.get(one) or f"slow in {count_of(one.slow_count, 'job')}: at least {JOBS_MIN} are needed before it is named")
-        for one in few
-    ]
-    again = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
-    return replace(
-        found,
-        nodes=tuple(one for one in found.nodes if one not in few),
-        links=tuple(one for one in found.links if one not in few),
-        groups=tuple(one for one in found.groups if one not in few),
-        undecided=True,
-        open_questions=(*found.open_questions, *questions),
-        next_pairs=(*found.next_pairs, *again),
-    )
 
 
 def _write(campaign: str, like: str | None, source: str | None, cluster: str | None, found: dict[str, Blame]) -> bool:

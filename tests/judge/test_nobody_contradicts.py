@@ -227,3 +227,28 @@ def test_blame_does_not_pass_a_night_that_is_suspected(tmp_path: Path, capsys: p
     verbs.bring([*rows_of(draw(Site(12, 30, "gauss2", "each_run"), seed=9)), *rows_of(slower, latencies=True)], head=HEAD)
     assert contradictions(verbs) == []
     assert (verbs.said("regressions", "--since", "2026-03-20")[0], verbs.said("blame")[0]) == (4, 4)
+
+
+@pytest.mark.promise("A first run is DEGRADED in every verb where blame names a node, and an older generation is not named.")
+@pytest.mark.fast
+@pytest.mark.parametrize("facts", [True, False])
+def test_a_first_run_says_the_same_in_every_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], facts: bool) -> None:
+    """Two nodes of an older generation at 0.7, and n5 at half of what its own generation gives."""
+    verbs, old = Verbs(tmp_path, capsys), ("n1", "n2")
+    rows = []
+    for row in nights_of("site_bw", range(2), ("n5",), 0):
+        parts = row.split(",")
+        if {parts[3], parts[4]} & set(old) and "n5" not in parts:
+            parts[6] = str(round(0.7 * float(parts[6])))
+        rows.append(",".join(parts))
+    of_nodes = [f"n{one},2026-03-01T00:00:00Z,cpu.model,{'old' if f'n{one}' in old else 'new'}" for one in range(1, 9)]
+    brought = ("--facts", verbs.file("facts.csv", of_nodes, "node,time,fact,value")) if facts else ()
+    verbs.bring(rows, *brought, head=HEAD)
+    code, blame = verbs.said("blame")
+    assert (code, blame["nodes"]) == (3, ["n5"] if facts else [*old, "n5"])
+    assert {row["verdict"] for row in verbs.said("runs")[1]} == {"degraded"}
+    assert verbs.said("report", "--to", str(tmp_path / "page.html"))[0] == 3
+    assert verbs.typed("export", "--format", "junit")[0] == 3
+    accepted = {one["name"]: one["verdict"] for one in verbs.said("accept", "--from", "night-001")[1]["clusters"][0]["nodes"]}
+    assert accepted["n5"] == "failed"
+    assert not facts or {accepted[one] for one in old} == {"pass"}

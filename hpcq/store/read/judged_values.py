@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -125,7 +125,9 @@ def _columns(
     logarithm = oriented(value, Better.HIGHER)
     outcome = np.where((rows["outcome"] == Outcome.MEASURED) & ~np.isfinite(logarithm), int(Outcome.DISTURBED), rows["outcome"])
     group, groups = _groups(database, cluster, nodes)
-    kind, kinds = _classes(database, cluster, nodes, in_time[-_FACT_RUNS:])
+    of_kind = classes_of(database, cluster, nodes, in_time[-_FACT_RUNS:])
+    kinds = tuple(sorted(set(of_kind.values())))
+    kind = np.array([kinds.index(of_kind[node]) if kinds else NOBODY for node in nodes], np.int32)
     nights_of_series = np.unique(np.column_stack([place, rows["run"]]), axis=0)[:, 0] if len(rows) else place
     named = np.flatnonzero(ends[:, 2] != NOBODY)
     night_counts = np.bincount(nights_of_series, minlength=len(series_ids))[named]
@@ -257,20 +259,17 @@ def hardware_of(database: Connection, run_ids: Iterable[int], cluster: str) -> d
     return found
 
 
-def _classes(
-    database: Connection, cluster: str, nodes: list[str], run_ids: Iterable[int]
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int32]], tuple[str, ...]]:
-    """The hardware class of each node; that of most nodes where its facts do not say. None at all where they differ too much.
+def classes_of(database: Connection, cluster: str, nodes: Collection[str], run_ids: Iterable[int]) -> dict[str, str]:
+    """The hardware class of each node; that of most nodes where its facts do not say. Nothing where they differ too much.
 
     run_ids: runs whose facts are read.
     """
     hardware = hardware_of(database, run_ids, cluster)
     of = {node: hardware[node] for node in nodes if node in hardware}
-    names = sorted(set(of.values()))
-    if not of or 2 * len(names) > len(nodes):
-        return np.full(len(nodes), NOBODY, np.int32), ()
+    if not of or 2 * len(set(of.values())) > len(nodes):
+        return {}
     [(usual, _)] = Counter(of.values()).most_common(1)
-    return np.array([names.index(of.get(node, usual)) for node in nodes], np.int32), tuple(names)
+    return {node: of.get(node, usual) for node in nodes}
 
 
 def _utc_s(utc: str) -> float:
