@@ -319,13 +319,19 @@ class Watched:
 
     def _node_level(self, index: int, tonight: _Tonight) -> None:
         level, jobs = self.levels[Thing.NODE], tonight.jobs
-        node, partner, says = seen_from(jobs.client, jobs.server, tonight.left, self._node_takes())
+        takes = self._node_takes()
+        node, partner, says = seen_from(jobs.client, jobs.server, tonight.left, takes)
+        # beside a partner that is told, and slow tonight, nobody shows how fast it is: such a job clears no node
+        hides = np.where(level.told[:, None] & (level.effect < -SMALLEST_EFFECT), takes, np.nan)
+        hides = np.append(hides, np.full((1, says.shape[1]), np.nan), axis=0)
+        says = np.where(says < -hides[partner] / 2, np.nan, says)
         for end in (jobs.client, jobs.server):
             self._count(Thing.NODE, index, end, jobs)
         score, scatter = node_scores(node, says, len(level.told), self._job_scatter)
         with np.errstate(invalid="ignore"):
             slow = ((score - level.level) < -2 * scatter).any(axis=1)
-        self._witnesses.add(node, partner, np.asarray(slow))
+        heard = np.isfinite(says).any(axis=1)
+        self._witnesses.add(node[heard], partner[heard], np.asarray(slow))
         fresh = self._partner[node] == NOBODY - 1
         self._partner[node[fresh]] = partner[fresh]
         self._has_partners[node[(partner == NOBODY) | (partner != self._partner[node])]] = True

@@ -93,6 +93,30 @@ def test_two_slow_nodes_of_six_stay_told_though_most_jobs_suffer_from_them(seed:
         assert said == [(Thing.PAIR, ("n0", "n2")), (Thing.NODE, ("n1",)), (Thing.NODE, ("n3",))], night
 
 
+@pytest.mark.heavy
+@pytest.mark.promise("Slow nodes stay told however often they are measured with each other.")
+def test_slow_nodes_stay_told_though_they_meet_each_other() -> None:
+    """A rack of four with a wrong driver among 16: what the other one takes away explains all of such a job."""
+    values = draw(Site(16, 90, "gauss2", "each_run"), seed=3)
+    rack = np.isin(values.client, range(8, 12)) | np.isin(values.server, range(8, 12))
+    slow = rack & (values.night >= 30) & (values.night < 80)
+    values = replace(values, value=values.value + np.where(slow, np.log(0.85), 0.0))
+    for night, ends in ((79, {None}), (89, {81, 82, 83})):
+        messages = watch(values.until(night)).levels[Thing.NODE].messages
+        assert sorted(one.thing for one in messages) == [8, 9, 10, 11]
+        assert {one.ended for one in messages} <= ends
+
+
+def test_two_slow_nodes_that_only_meet_each_other_end_when_they_are_fast_again() -> None:
+    pairs = [(0, 1), (2, 3), (3, 4), (4, 5), (5, 2), (0, 6), (1, 7), (6, 7)]
+    levels = noisy(60, len(pairs))
+    levels[20:40, [0, 5, 6]] *= 0.7
+    levels[30:, 5:7] = -1  # from then on these two meet nobody else
+    messages = watch(values_of(pairs, levels, 8)).levels[Thing.NODE].messages
+    assert [one.thing for one in messages] == [0, 1]
+    assert all(one.ended is not None and 40 < one.ended < 50 for one in messages)
+
+
 def shaped(site: Site, share: Levels, hit: str) -> Values:
     """A drawn site of which node 3, or everything, keeps this share on each night; shape (nights, 1)."""
     values = draw(site, seed=6)

@@ -252,3 +252,19 @@ def test_a_first_run_says_the_same_in_every_verb(tmp_path: Path, capsys: pytest.
     accepted = {one["name"]: one["verdict"] for one in verbs.said("accept", "--from", "night-001")[1]["clusters"][0]["nodes"]}
     assert accepted["n5"] == "failed"
     assert not facts or {accepted[one] for one in old} == {"pass"}
+
+
+@pytest.mark.promise("`hpcq accept --from RUN` passes no node that the nights until that run tell of.")
+@pytest.mark.fast
+def test_accept_passes_nobody_that_the_nights_tell_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything at 0.8 for four nights: as a baseline of the third, and as the run's own values, say of it."""
+    verbs = Verbs(tmp_path, capsys)
+    verbs.bring(nights_of("site_bw", range(30), (), 26, level=0.8), head=HEAD)
+    verbs.words("baseline", "set", "late", "night-028")
+    for against in ((), ("--against", "late")):
+        code, said = verbs.said("accept", "--from", "night-029", *against)
+        assert code == 4
+        nodes = said["clusters"][0]["nodes"]
+        assert {(one["verdict"], one["reason"].partition(":")[0]) for one in nodes} == {("inconclusive", "told")}
+    before = verbs.said("accept", "--from", "night-020", "--against", "late")
+    assert {one["verdict"] for one in before[1]["clusters"][0]["nodes"]} == {"pass"}

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from hpcq import units
 from hpcq.analysis import pair_values
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.analysis.standing import told_in
 from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
@@ -39,6 +40,7 @@ from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, selection
 from hpcq.store.database import reading, transaction, writing
+from hpcq.store.query import runs as runs_of
 from hpcq.store.selection import Selection, baseline_runs, find_run, run_id_of
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance import (
@@ -618,13 +620,26 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
         judging.check_baseline()
         targets = [node for node in measured_nodes if node in nodes or not nodes]
         found = judging.measured(names)
-        verdicts = judging.with_since(judging.verdicts(targets, found, {}))
+        verdicts = _told_by_nights(database, names, judging.with_since(judging.verdicts(targets, found, {})), cluster)
         outcome = ClusterAcceptance(cluster, {}, verdicts, names)
         outcome.collectives = judged_collectives(database, cluster, names, earlier, verdicts, found)
         outcome.changed = judging.changed(verdicts, run_ids)
         outcome.commands = _orders_now(cluster, verdicts, folders, say)
         outcomes.append(outcome)
     return outcomes
+
+
+def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, cluster: str) -> Acceptance:
+    """No node passes that all nights until the newest of these runs tell of, alone or together with everything."""
+    with reading(database) as connection:
+        newest = max(runs, key=lambda run: runs_of(connection, run)[0].created_utc)
+        told = [one for one in told_in(connection, [cluster], newest) if one.thing in {"night", "class", "node"}]
+    nodes = []
+    for one in verdicts.nodes:
+        why = next((cause.words for cause in told if cause.concerns(one.name, one.name)), None)
+        passed = one.verdict is Verdict.PASS and why is not None
+        nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=str(why)) if passed else one)
+    return replace(verdicts, nodes=tuple(nodes))
 
 
 def _orders_now(cluster: str, verdicts: Acceptance, folders: Sequence[Path], say: Say) -> list[Command]:
