@@ -197,6 +197,10 @@ ParameterValue = int | float | bool | str
 _UNTIMED_TEST_S = 1.0
 #: What described kernels call their size.
 SIZE_OPTION = "message_bytes"
+#: The option of MPI kernels of N ranks: how many on each node. It may also be one of these words: the count of the cluster
+#: file's `per_node` that each means.
+RANKS_PER_NODE = "ranks_per_node"
+PER_THING = {"per_core": "core", "per_numa": "numa", "per_nic": "nic", "per_gpu": "gpu"}
 #: What every described kernel has besides its options: words that a campaign adds to its commands.
 ARGUMENTS, SERVER_ARGUMENTS = "arguments", "server_arguments"
 #: What makes a kernel of hpcq measure many sizes in one run.
@@ -560,7 +564,7 @@ def _option(row: Mapping[str, Any]) -> Option:
         default=_one_number(row["default"]),
         minimum=row["minimum"],
         maximum=row["maximum"],
-        choices=tuple(row["choices"] or ()),
+        choices=tuple(row["choices"] or (PER_THING if row["name"] == RANKS_PER_NODE else ())),
         help=row.get("help", ""),
     )
 

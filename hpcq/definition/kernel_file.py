@@ -30,7 +30,7 @@ from hpcq.definition.checking import (
     refuse,
     shown,
 )
-from hpcq.definition.model import NODE_COUNT, PER_THING, RANKS_PER_NODE, RANKS_PER_NODE_MAX, ParameterValue, Test
+from hpcq.definition.model import NODE_COUNT, RANKS_PER_NODE_MAX, ParameterValue, Test
 from hpcq.described import (
     IN_THE_JOB,
     INDEX,
@@ -49,6 +49,8 @@ from hpcq.described import (
 from hpcq.errors import UserError
 from hpcq.kernels import (
     ARGUMENTS,
+    PER_THING,
+    RANKS_PER_NODE,
     SERVER_ARGUMENTS,
     SIZE_OPTION,
     Better,

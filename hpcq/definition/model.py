@@ -491,11 +491,8 @@ def seed_from(text: str) -> int:
 
 #: The option of kernels that all nodes of a set run together: how many nodes.
 NODE_COUNT = "node_count"
-#: The option of described MPI programs of N ranks: how many on each node. The bound is that of `hpcq-net rank`.
-RANKS_PER_NODE = "ranks_per_node"
+#: Most ranks per node, the bound of `hpcq-net rank` and of mpi_collective.
 RANKS_PER_NODE_MAX = 1024
-#: What it may also be, and the count of the cluster file's `per_node` that it means.
-PER_THING = {"per_numa": "numa", "per_nic": "nic", "per_gpu": "gpu"}
 #: Where a test may run: between two nodes of a cluster, over a link, on the nodes of a set together or on each alone.
 PAIRS, LINKS, NODES = PLACES = ("pairs", "links", "nodes")
 

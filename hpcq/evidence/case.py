@@ -355,11 +355,12 @@ def _of_messages(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[st
 
 def _of_collective(each: float, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
     name = str(parameters.get("operation"))
-    if name == "multi_pair":  # rank 1 is the receiver of the only pair, or the sender of the second
+    on_node = float(parameters.get("ranks_per_node") or 1)
+    if name == "multi_pair":  # the first half of the ranks sends, and the second node's follow those of the first
         messages = each * float(parameters.get("window_count") or 0)
-        return messages, messages if metrics.get("pair_count", 0.0) > 1 else 0.0
+        return messages * on_node, messages * max(0.0, min(on_node, metrics.get("pair_count", 0.0) - on_node))
     blocks = _BLOCKS.get(name) or _BLOCKS.get(name.removeprefix("i"))
-    others = metrics.get("rank_count", 0.0) - 1
+    others = metrics.get("rank_count", 0.0) - on_node
     return tuple(each * (others if one == "n" else float(one)) for one in blocks) if blocks else ()
 
 
@@ -401,8 +402,8 @@ class Case:
     mpi_program: bool = False
     #: A program of one node, or one at each end: nothing crosses a network.
     one_node: bool = False
-    #: Bytes that the client and the server send at least, where a description says so. Of more ranks than two, nobody
-    #: knows from whom a rank receives.
+    #: Bytes that the client and the server send at least, where a description says so. Of more nodes than two, nobody
+    #: knows from whom one receives.
     sent_at_least_bytes: tuple[float, ...] = ()
     #: By interval, in order of time; intervals without a value are left out.
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -565,7 +566,8 @@ def read_case(result: JudgedResult) -> Case:
         server=server,
         mpi_program=line.get("over_mpi") is True,
         one_node=line.get("one_node") is True or kernel == "memory_copy",
-        many_ranks=line.get("many_ranks") is True or numbers.get("rank_count", 0.0) > 2,
+        many_ranks=line.get("many_ranks") is True
+        or numbers.get("rank_count", 0.0) > 2 * float(result.parameters.get("ranks_per_node") or 1),
         sent_at_least_bytes=at_least,
         series=_series(line.get("series")),
         histogram_ns=_histogram_ns(line.get("histogram")),

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from hpcq import nodelist
 from hpcq.definition.model import (
     NODE_COUNT,
-    PER_THING,
-    RANKS_PER_NODE,
     Allocation,
     AllocationKind,
     Campaign,
@@ -29,7 +27,7 @@ from hpcq.definition.model import (
     running,
 )
 from hpcq.errors import UserError
-from hpcq.kernels import expected_s
+from hpcq.kernels import PER_THING, RANKS_PER_NODE, expected_s
 from hpcq.planning.pairs import Pair, by_fabric, lap_length, make_pairs
 from hpcq.planning.plan import Cost, Excluded, Goals, NotPlanned, Plan, choose_candidates, node_sets, nodes_of_pair, only_sets
 from hpcq.scheduler.kinds import mpi_example

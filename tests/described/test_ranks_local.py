@@ -88,8 +88,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     desk.hpcq("run", name, expect=None)
     gpus = desk.campaign("{kernel: foreign_many, parameters: {ranks_per_node: per_gpu}}", name="gpus")
     (desk.folder / "gpus.txt").write_text(desk.hpcq("plan", gpus, expect=2).stderr)
-    cores = desk.campaign("{kernel: foreign_many, parameters: {ranks_per_node: per_core}}", name="cores")
-    (desk.folder / "cores.txt").write_text(desk.hpcq("plan", cores, expect=2).stderr)
+    sockets = desk.campaign("{kernel: foreign_many, parameters: {ranks_per_node: per_socket}}", name="sockets")
+    (desk.folder / "sockets.txt").write_text(desk.hpcq("plan", sockets, expect=2).stderr)
     return desk
 
 
@@ -149,8 +149,8 @@ def test_ranks_per_thing_of_a_node(done: LocalDesk) -> None:
     assert "of 9 ranks" in line["outputs"]["client"]["output"]
     if Path("/sys/devices/system/node/node0").exists():
         assert line["granted"]["client_numa_index"] == 0
-    said = (done.folder / "cores.txt").read_text()
-    assert "ranks_per_node: 'per_core': must be a number, or one of per_numa, per_nic, per_gpu" in said
+    said = (done.folder / "sockets.txt").read_text()
+    assert "ranks_per_node: 'per_socket': must be a number, or one of per_core, per_numa, per_nic, per_gpu" in said
     said = (done.folder / "gpus.txt").read_text()
     assert (
         "tiny: per_node: gpu: missing, but gpus runs foreign_many with ranks_per_node: per_gpu: the cluster file must" in said

@@ -131,11 +131,36 @@ def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
     assert said in done.line["invalid_reason"]
 
 
+@pytest.mark.promise(
+    "Several ranks per node follow each other, whatever order the launcher gave them; both ends are of two nodes."
+)
+@mpich_takes_long
+def test_ranks_of_a_node_follow_each_other(launched: Launched, tmp_path: Path) -> None:
+    """Ranks 0 and 2 of the launcher are on b, 1 and 3 on a: of the list a,b the first two ranks are those on a."""
+    wrapper = tmp_path / "placed"
+    wrapper.write_text(
+        "#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK-$PMI_RANK}\n[ $((rank % 2)) = 1 ] && HPCQ_NODE=a || HPCQ_NODE=b\n"
+        f'export HPCQ_NODE\nexec {launched.program} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    placed = Launched(launched.mpi, wrapper)
+    pairs: dict[str, Any] = {"operation": "multi_pair", "message_bytes": 1000, "validate": "true", "rank_binding": "numa"}
+    done = placed.run("mpi_collective", "--nodes", "a,b", ranks=4, ranks_per_node=2, node_count=2, **pairs)
+    assert (done.rc, done.line.get("valid")) == (0, True), done.err
+    assert [done.line["evidence"][end]["scheduler_node"] for end in ("client", "server")] == ["a", "b"]
+    assert (done.line["metrics"]["pair_count"], done.line["metrics"]["rank_count"]) == (2, 4)
+    assert [done.line["options"][name] for name in ("ranks_per_node", "rank_binding")] == [2, "numa"]
+    uneven = placed.run("mpi_collective", "--nodes", "a,b", ranks=3, operation="barrier")
+    assert uneven.line["evidence"]["client"]["scheduler_node"] == "b", "as the launcher numbered them"
+
+
 @pytest.mark.parametrize(
     ("ranks", "options", "said"),
     [
+        (3, {"ranks_per_node": 2}, "ranks_per_node: found 2: allowed with 3 ranks: a divisor of it"),
+        (4, {"ranks_per_node": 2, "node_count": 4}, "node_count: found 4 ranks: allowed: 8, 2 per node"),
         (1, {}, "found 1 rank: allowed for barrier: 2 and more"),
-        (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, one per node"),
+        (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, 1 per node"),
         (
             2,
             {"operation": "scan", "message_bytes": 3},

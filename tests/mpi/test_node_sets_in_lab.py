@@ -27,6 +27,8 @@ tests:
   - kernel: mpi_collective
     parameters: {{{FEW}, message_bytes: 4KiB, validate: true}}
     matrix: {{node_count: [3, 0], operation: [barrier, allreduce, ialltoall]}}
+  - kernel: mpi_collective
+    parameters: {{{FEW}, message_bytes: 4KiB, validate: true, operation: multi_pair, ranks_per_node: per_core}}
 """
 
 
@@ -37,7 +39,7 @@ def measured(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     (desk.folder / "clusters").mkdir(parents=True)
     for name in ("alpha", "beta"):
         text = lab.cluster_file(name).read_text()
-        (desk.folder / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\n")
+        (desk.folder / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\nper_node: {{core: 2}}\n")
     desk.campaign(CAMPAIGN)
     desk.hpcq("run", "campaign.yaml")
     return desk
@@ -48,7 +50,7 @@ def test_pairs_links_and_sets_stand_in_one_run(measured: Desk) -> None:
     found = measured.rows(
         "SELECT cluster, kernel, count(*) AS n FROM v_results WHERE outcome = 'measured' GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    within = [("mpi_collective", 6), ("mpi_stream", 2), ("udp_pingpong", 2)]
+    within = [("mpi_collective", 7), ("mpi_stream", 2), ("udp_pingpong", 2)]
     assert [tuple(row.values()) for row in found] == [
         *(("alpha", *one) for one in within),
         ("alpha+beta", "tcp_pingpong", 1),
@@ -59,9 +61,11 @@ def test_pairs_links_and_sets_stand_in_one_run(measured: Desk) -> None:
 
 def test_all_nodes_of_a_set_took_part_over_the_network(measured: Desk) -> None:
     lines = [line for line in result_lines(measured.run_folder) if line["kernel"] == "mpi_collective"]
-    assert sorted(line["metrics"]["rank_count"] for line in lines) == [3] * 6 + [4] * 6
+    assert sorted(line["metrics"]["rank_count"] for line in lines) == [3] * 6 + [4] * 6 + [8] * 2
     for line in lines:
-        assert line["options"]["node_count"] == line["metrics"]["rank_count"]
+        assert line["options"]["node_count"] * line["options"]["ranks_per_node"] == line["metrics"]["rank_count"]
+        assert line["evidence"]["client"]["node"].endswith("n01")
+        assert line["evidence"]["server"]["node"].endswith("n02")
         assert [line["evidence"][end]["interface_bytes"]["tx"] > 1000 for end in ("client", "server")] == [True, True]
     series = measured.rows("SELECT DISTINCT client, server FROM v_series WHERE kernel = 'mpi_collective' ORDER BY 1, 2")
     assert [tuple(row.values()) for row in series] == [
@@ -75,7 +79,7 @@ def test_sets_are_shown_beside_pairs(measured: Desk) -> None:
     said = measured.hpcq("results", "--kernel", "mpi_collective", "--cluster", "alpha").stdout
     assert "alpha-n[02-04]" in said
     told = json.loads(measured.hpcq("results", "--json").stdout)
-    assert len([one for one in told["results"] if one["kernel"] == "mpi_collective"]) == 12
+    assert len([one for one in told["results"] if one["kernel"] == "mpi_collective"]) == 14
     plan = measured.hpcq("plan", "campaign.yaml").stdout
     assert "together 4 nodes: alpha-n01,alpha-n[02-04]" in plan
     assert "mpi_collective, mpi_stream runs within alpha and beta" in plan

@@ -312,8 +312,8 @@ class _ClusterFile(Section):
         le=3600,
         description="Longest time between two polls of the scheduler. Default: 5 s; with local 0.5 s.",
     )
-    per_node: dict[Literal["numa", "nic", "gpu"], Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)]] = Field(
-        default={}, description="What each node has, for `ranks_per_node: per_gpu`: {numa: 2, nic: 1, gpu: 4}."
+    per_node: dict[Literal["core", "numa", "nic", "gpu"], Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)]] = Field(
+        default={}, description="What each node has, for `ranks_per_node: per_gpu`: {core: 64, numa: 2, gpu: 4}."
     )
     run_folders_kept_s: Seconds | None = Field(
         default=None,

@@ -2,8 +2,10 @@
  * Before the kernel opens anything, so that its buffers lie where they should. */
 #include "engine/run.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,6 +220,36 @@ size_t run_cpus(const struct run *run, bool of_nic, int cpus[RUN_CPUS_MAX])
     free(allowed);
     free(near);
     return count;
+}
+
+static int is_numa_node(const struct dirent *entry)
+{
+    return !fnmatch("node[0-9]*", entry->d_name, 0);
+}
+
+int run_numa_node_count(void)
+{
+    struct dirent **nodes = NULL;
+    int count = scandir("/sys/devices/system/node", &nodes, is_numa_node, NULL);
+    for (int i = 0; i < count; i++)
+        free(nodes[i]);
+    free(nodes);
+    return count > 0 ? count : 0;
+}
+
+bool run_pin_in_turn(struct run *run, int turn)
+{
+    int count = run_numa_node_count();
+    if (!count) {
+        run_warn(run, "option_not_granted", "rank_binding: this system reports no NUMA nodes");
+        return true;
+    }
+    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
+    if (!set)
+        return fail(&run->failure, EXIT_SYSTEM, "out of memory");
+    bool ok = pin_to(run, -1, turn % count, set, CPU_ALLOC_SIZE(CPUS_MAX));
+    CPU_FREE(set);
+    return ok;
 }
 
 bool run_pin_thread(struct run *run, pthread_t thread, int cpu)

@@ -58,6 +58,7 @@ struct run {
     struct control control;
     bool more_follow;         /* client: another measurement comes over the same control channel */
     const void *communicator; /* MPI: of the ranks (an MPI_Comm) */
+    int server_rank;          /* MPI: the rank whose evidence is kept beside that of rank 0 */
     uint64_t deadline_ns;     /* of the whole run */
     double timeout_s;
     struct address local, peer;      /* of the control channel; the test channel uses the same hosts */
@@ -130,6 +131,10 @@ void notes_add(struct notes *notes, const char *name, const char *value);
 
 /* To the CPU and the NUMA node that the options name for this end; and out of deep idle states, where they say so. */
 bool run_pin(struct run *run);
+/* The NUMA nodes that this system reports; 0: none. */
+int run_numa_node_count(void);
+/* As run_pin(), to the CPUs and memory of the NUMA node whose turn it is: ranks of a node take them one after another. */
+bool run_pin_in_turn(struct run *run, int turn);
 /* A thread beside the one that measures: where the process might run at first, but not on the CPU that it was pinned
  * to, if there is another. */
 enum { RUN_CPUS_MAX = 1024 };

@@ -19,15 +19,17 @@
 
 enum { ROOT = 0, WORD_BYTES = (int)sizeof(int32_t), BATCHES_PER_POINT = 10 };
 enum start { START_BARRIER, START_WINDOW };
+enum binding { BINDING_AS_IS, BINDING_NUMA };
 
 static const char *const starts[] = {"barrier", "window", NULL};
+static const char *const bindings[] = {"as_is", "numa", NULL};
 /* In place of a time; the maximum over ranks keeps it. Not UINT64_MAX: MPICH 4.0.2 compares MPI_UINT64_T as signed. */
 static const uint64_t window_missed = INT64_MAX;
 static const uint64_t lead_min_ns = 20000, lead_first_ns = 200000, lead_max_ns = 50000000;
 
 struct collective_options {
     struct common_options common;
-    int64_t operation, message_bytes, node_count, transport, start, validate, buffers, window_count;
+    int64_t operation, message_bytes, node_count, ranks_per_node, rank_binding, transport, start, validate, buffers, window_count;
 };
 
 static const struct option_row option_rows[] = {
@@ -35,7 +37,13 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct collective_options, message_bytes, 8, 0, 268435456,
                        "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
     OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536,
-                       "ranks, one per node; 0: as many as there are nodes"),
+                       "nodes; 0: as many as there are"),
+    OPTION_INTEGER_ROW(struct collective_options, ranks_per_node, 1, 1, 1024,
+                       "ranks on each node, which follow each other; or per_core, per_numa, per_nic, per_gpu, by the "
+                       "cluster file's per_node"),
+    OPTION_CHOICE_ROW(struct collective_options, rank_binding, bindings,
+                      "numa: the ranks of a node run on its NUMA nodes in turn, with their memory; as_is: as the "
+                      "launcher binds them"),
     OPTION_TRANSPORT_ROW(struct collective_options),
     OPTION_CHOICE_ROW(struct collective_options, start, starts,
                       "how ranks begin an operation together: after a barrier, or at a moment by synchronised clocks"),
@@ -115,9 +123,12 @@ static bool collective_refuse(struct run *run, const struct collective_options *
     const struct collective_row *row = &collective_rows[options->operation];
     if (rank_count < 2)
         return fail(&run->failure, EXIT_USAGE, "found 1 rank: allowed for %s: 2 and more", row->name);
-    if (options->node_count && options->node_count != rank_count)
-        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, one per node", rank_count,
-                    (long long)options->node_count);
+    if (options->node_count && options->node_count * options->ranks_per_node != rank_count)
+        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, %lld per node", rank_count,
+                    (long long)(options->node_count * options->ranks_per_node), (long long)options->ranks_per_node);
+    if (rank_count % options->ranks_per_node)
+        return fail(&run->failure, EXIT_USAGE, "ranks_per_node: found %lld: allowed with %d ranks: a divisor of it",
+                    (long long)options->ranks_per_node, rank_count);
     if (options->message_bytes * rank_count > INT_MAX)
         return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed with %d ranks: 0 to %d",
                     (long long)options->message_bytes, rank_count, INT_MAX / rank_count);
@@ -133,6 +144,8 @@ static bool collective_open(struct run *run)
     MPI_Comm_rank(call->communicator, &call->rank);
     MPI_Comm_size(call->communicator, &call->size);
     if (!collective_refuse(run, options, call->size))
+        return false;
+    if (options->rank_binding == BINDING_NUMA && !run_pin_in_turn(run, call->rank % (int)options->ranks_per_node))
         return false;
     state->row = &collective_rows[options->operation];
     state->validate = options->validate;
@@ -342,7 +355,7 @@ static void collective_close(struct run *run)
 
 const struct kernel kernel_mpi_collective = {
     .name = "mpi_collective",
-    .summary = "one collective operation of MPI over all ranks, one rank per node",
+    .summary = "one collective operation of MPI over all ranks, one or more per node",
     .method =
         "All ranks leave a barrier that is not timed, then each stamps the time before and after the operation: one "
         "sample is the longest time of any rank. With start: window rank 0 names a moment instead, for which all wait "

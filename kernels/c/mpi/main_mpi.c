@@ -105,17 +105,18 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
 {
     struct run run;
     const char *interface = NULL;
-    int rank = 0, size = 0, code;
+    int rank = 0, size = 0, server_rank = 1, code;
     struct result_out out = {.descriptor = STDOUT_FILENO};
     transport_set(early_argument(argc, argv, "--transport"), early_argument(argc, argv, "--interface"));
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
-    MPI_Comm pair = mpi_nodes_ranked(early_argument(argc, argv, "--nodes"));
+    MPI_Comm pair = mpi_nodes_ranked(early_argument(argc, argv, "--nodes"), &server_rank);
     MPI_Comm_rank(pair, &rank);
     MPI_Comm_size(pair, &size);
     signals_install();
     run_begin(&run, &program, kernel, rank != 0);
     run.communicator = &pair;
+    run.server_rank = server_rank;
     bool ok = mpi_arguments(&run, argc, argv, &interface);
     if (ok)
         ok = mpi_ranks_fit(&run, size);

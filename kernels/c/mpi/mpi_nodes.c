@@ -30,6 +30,14 @@ bool mpi_node_listed(const char *nodes, int index, char *name, size_t bytes)
     return true;
 }
 
+static int listed_count(const char *nodes)
+{
+    int count = nodes && *nodes ? 1 : 0;
+    for (const char *comma = nodes; count && (comma = strchr(comma, ',')); comma++)
+        count++;
+    return count;
+}
+
 static int place_of(const char *nodes, int count)
 {
     char mine[NAME_BYTES], listed[NAME_BYTES];
@@ -40,30 +48,33 @@ static int place_of(const char *nodes, int count)
     return ELSEWHERE;
 }
 
-/* Whether each place has one rank, and whether any is not where the launcher put it. */
-static bool places_tell(const int *places, int size, bool *moved)
+/* Whether each place has this many ranks, and whether any rank is not where the launcher put it. */
+static bool places_tell(const int *places, int size, int each, bool *moved)
 {
     for (int rank = 0; rank < size; rank++) {
-        if (places[rank] == ELSEWHERE)
+        int together = 0;
+        for (int other = 0; other < size; other++)
+            together += places[other] == places[rank];
+        if (places[rank] == ELSEWHERE || together != each)
             return false;
-        for (int other = 0; other < rank; other++)
-            if (places[other] == places[rank])
-                return false;
-        *moved = *moved || places[rank] != rank;
+        *moved = *moved || places[rank] != rank / each;
     }
     return true;
 }
 
-MPI_Comm mpi_nodes_ranked(const char *nodes)
+MPI_Comm mpi_nodes_ranked(const char *nodes, int *server)
 {
-    int size = 0;
+    int size = 0, listed = listed_count(nodes);
     bool moved = false;
     MPI_Comm ranked = MPI_COMM_WORLD;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int mine = place_of(nodes, size), *places = memory_new((size_t)size, sizeof *places);
+    int each = listed && size > listed && size % listed == 0 ? size / listed : 1;
+    int mine = place_of(nodes, size / each), *places = memory_new((size_t)size, sizeof *places);
     MPI_Allgather(&mine, 1, MPI_INT, places, 1, MPI_INT, MPI_COMM_WORLD);
-    if (places_tell(places, size, &moved) && moved)
+    bool tell = places_tell(places, size, each, &moved);
+    if (tell && moved)
         MPI_Comm_split(MPI_COMM_WORLD, 0, mine, &ranked);
+    *server = tell && each < size ? each : 1;
     free(places);
     return ranked;
 }

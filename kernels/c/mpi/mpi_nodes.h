@@ -13,8 +13,9 @@ void mpi_node_name(char *name,
 bool mpi_node_listed(const char *nodes, int index, char *name, size_t bytes);
 
 /* All ranks as a communicator in which rank i is on node i of the list A,B,...; of a pair, 0 is on the client's node.
- * Where names do not tell (NULL, several ranks on one node, names other than the scheduler's) the ranks stay as the
- * launcher numbered them. */
-MPI_Comm mpi_nodes_ranked(const char *nodes);
+ * With several ranks on each node, those of one follow each other. Where names do not tell (NULL, not the same number
+ * on each, names other than the scheduler's) the ranks stay as the launcher numbered them. Sets the first rank of the
+ * second node, or 1. */
+MPI_Comm mpi_nodes_ranked(const char *nodes, int *server);
 
 #endif

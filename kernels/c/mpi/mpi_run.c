@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1 };
+enum { TAG_REPORT = 3, RANK_CLIENT = 0 };
 static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
 static const uint64_t settle_ns = 2000000; /* operations shorter than this begin with one that is not measured */
 
@@ -134,12 +134,12 @@ static bool mpi_report_receive(struct run *run)
     struct received message = {0};
     MPI_Status status;
     int length = 0;
-    if (!mpi_run_check(run, MPI_Probe(RANK_SERVER, TAG_REPORT, mpi_run_communicator(run), &status), "report"))
+    if (!mpi_run_check(run, MPI_Probe(run->server_rank, TAG_REPORT, mpi_run_communicator(run), &status), "report"))
         return false;
     MPI_Get_count(&status, MPI_CHAR, &length);
     message.payload = memory_new((size_t)length + 1, 1);
     message.length = (size_t)length;
-    int rc = MPI_Recv(message.payload, length, MPI_CHAR, RANK_SERVER, TAG_REPORT, mpi_run_communicator(run),
+    int rc = MPI_Recv(message.payload, length, MPI_CHAR, run->server_rank, TAG_REPORT, mpi_run_communicator(run),
                       MPI_STATUS_IGNORE);
     bool ok = mpi_run_check(run, rc, "report") &&
               (received_split(&message) || fail(&run->failure, EXIT_PEER, "report: malformed"));
@@ -149,7 +149,7 @@ static bool mpi_report_receive(struct run *run)
     return ok;
 }
 
-/* Of more than two ranks, rank 1 reports for all but rank 0; what made any of them invalid holds for all. */
+/* Of more than two ranks, one of the second node reports for all but rank 0; what made any of them invalid holds for all. */
 static bool mpi_report(struct run *run)
 {
     int rank = 0, mine, bad = MPI_PROC_NULL, size = 0;
@@ -165,7 +165,7 @@ static bool mpi_report(struct run *run)
     run->invalid = bad >= 0;
     if (rank == RANK_CLIENT)
         return size == 1 || mpi_report_receive(run);
-    return rank != RANK_SERVER || mpi_report_send(run);
+    return rank != run->server_rank || mpi_report_send(run);
 }
 
 static void mpi_same_node(struct run *run)

@@ -235,6 +235,7 @@ static void match_play(struct mpi_world *world, const struct tournament_step *st
     clock_utc(now);
     run_begin(&run, world->program, test->kernel, is_server);
     run.communicator = &world->pair;
+    run.server_rank = 1;
     run.keep.evidence_asked = world->evidence_full;
     run.sizes_done = match->sizes_done;
     copy_options(test->kernel, test->options, run.options);

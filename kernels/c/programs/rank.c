@@ -7,8 +7,6 @@
 #include "programs/kernel_program.h"
 #include "programs/rank_reports.h"
 
-#include <dirent.h>
-#include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -109,24 +107,15 @@ static void rank_version(struct run *run)
     free(without);
 }
 
-static int is_numa_node(const struct dirent *entry)
-{
-    return !fnmatch("node[0-9]*", entry->d_name, 0);
-}
-
 /* The ranks of a node take its NUMA nodes in turn; the program inherits CPUs and memory. */
 static void rank_bind(struct rank *rank)
 {
     struct program_options *options = rank->run.options;
-    struct dirent **nodes = NULL;
-    int count = rank->bind ? scandir("/sys/devices/system/node", &nodes, is_numa_node, NULL) : 0;
+    int count = rank->bind ? run_numa_node_count() : 0;
     if (count > 0)
         options->common.client_numa_index = options->common.server_numa_index = rank->number % rank->per_node % count;
     else if (rank->bind)
         run_warn(&rank->run, "option_not_granted", "bind: this system reports no NUMA nodes");
-    for (int i = 0; i < count; i++)
-        free(nodes[i]);
-    free(nodes);
 }
 
 static bool rank_open(struct rank *rank)
