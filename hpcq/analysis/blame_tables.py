@@ -6,6 +6,7 @@ one slow job. So a table has one row per job, and a job without a valid result c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -128,6 +129,9 @@ def tables_of(database: Connection, names: Sequence[str], wanted: Selection, gro
             flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
     found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
     kinds = classes_of(database, place, sorted(nodes), run_ids)
+    size = Counter(kinds.values())
+    # the only node of its class has no peers: it is held against most nodes, as one whose facts do not say
+    kinds = {node: kind if size[kind] > 1 else max(size, key=size.__getitem__) for node, kind in kinds.items()}
     tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves, kinds)) for test, part in by_test.items()]
     return RunTables(
         place,

@@ -608,8 +608,8 @@ class _Judge:
             why = _commonest(
                 [self.known.reasons[int(row)] for fit, rows in mine for row in fit.rows[rows] if int(row) in self.known.reasons]
             )
-            return _node_says(name, Word.INCONCLUSIVE, why or f"{NO_REFERENCE}: fewer than three other pairs ran its tests;"
-                              " --against BASELINE gives one"), False  # fmt: skip
+            few = f"{NO_REFERENCE}: fewer than three other pairs of such hardware ran its tests; --against BASELINE gives one"
+            return _node_says(name, Word.INCONCLUSIVE, why or few), False
         if name in self.known.booted:
             return _node_says(
                 name, Word.INCONCLUSIVE, f"booted after it was measured ({self.known.booted[name]}): measure again"
@@ -942,6 +942,8 @@ def _levels(  # noqa: PLR0917 - columns of one table
         ends = list(zip(client[rows].tolist(), server[rows].tolist(), strict=True))
         if len({frozenset(one) for one in ends}) < 3 or len({node for one in ends for node in one}) < 3:
             continue
+        if frozenset.intersection(*(frozenset(one) for one in ends)):
+            continue  # the only node of its class has a hand in each: nobody knows what that class should give
         best: dict[int, float] = {}
         for (one, other), found in zip(ends, value[rows].tolist(), strict=True):
             best[one], best[other] = max(best.get(one, -np.inf), found), max(best.get(other, -np.inf), found)

@@ -399,7 +399,7 @@ class Acceptance:
         sizes: dict[str, list[str]] = {}
         for one in self.told:
             if not one.test.endswith(PACKETS):
-                slower, one_way = (100 * (1 - exp(-size)) for size in (one.slower, one.one_way))
+                slower, one_way = (min(100 * (1 - exp(-size)), 99.0) for size in (one.slower, one.one_way))
                 words = f"{slower:.2g} % slower" + (f" ({one_way:.2g} % one way)" if one_way > 1.1 * slower else "")
                 sizes.setdefault(words, []).append(one.test)
         parts = [f"{words} in {', '.join(tests)}" if len(sizes) > 1 else words for words, tests in sizes.items()]

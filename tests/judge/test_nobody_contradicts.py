@@ -254,6 +254,20 @@ def test_a_first_run_says_the_same_in_every_verb(tmp_path: Path, capsys: pytest.
     assert not facts or {accepted[one] for one in old} == {"pass"}
 
 
+@pytest.mark.promise("A slow node is not taken for healthy because no other node has its hardware.")
+@pytest.mark.fast
+def test_the_only_node_of_its_hardware_is_not_its_own_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = Verbs(tmp_path, capsys)
+    facts = [f"n{one},2026-03-01T00:00:00Z,cpu.model,{'old' if one == 3 else 'new'}" for one in range(1, 9)]
+    rows = nights_of("site_bw", range(2), ("n3",), 0)
+    verbs.bring(rows, "--facts", verbs.file("facts.csv", facts, "node,time,fact,value"), head=HEAD)
+    nodes = {one["name"]: one for one in verbs.said("accept", "--from", "night-001")[1]["clusters"][0]["nodes"]}
+    assert (nodes["n3"]["verdict"], nodes["n4"]["verdict"]) == ("inconclusive", "pass")
+    assert nodes["n3"]["reason"].startswith("no reference: fewer than three other pairs of such hardware")
+    code, blame = verbs.said("blame")
+    assert (code, blame["nodes"]) == (3, ["n3"])
+
+
 @pytest.mark.promise("`hpcq accept --from RUN` passes no node that the nights until that run tell of.")
 @pytest.mark.fast
 def test_accept_passes_nobody_that_the_nights_tell_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
