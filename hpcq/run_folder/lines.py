@@ -282,9 +282,14 @@ def _words_in(rest: bytes) -> list[str]:
     return [line for line in lines if line.lstrip(",") and not line.lstrip(",").startswith(_BEGIN.decode())]
 
 
-#: Over what a library says that it sends, on standard output: Intel MPI with I_MPI_DEBUG names the provider of libfabric,
-#: UCX with UCX_LOG_LEVEL=info the lanes of each kind of endpoint, `transport/device` (before 1.14 `ep_cfg[1]:`, later `cfg#1`).
-_PROVIDER_SAID = re.compile(r"MPI startup\(\): libfabric provider: (\S+)\s*\Z")
+#: Over what a library says that it sends. On standard output: Intel MPI with I_MPI_DEBUG and MPICH with
+#: MPIR_CVAR_DEBUG_SUMMARY the provider of libfabric, UCX with UCX_LOG_LEVEL=info the lanes of each kind of endpoint,
+#: `transport/device` (before 1.14 `ep_cfg[1]:`, later `cfg#1`). On standard error: Open MPI with OMPI_MCA_btl_base_verbose
+#: its component for each peer, with OMPI_MCA_mtl_base_verbose the provider.
+_PROVIDER_SAID = re.compile(
+    r"(?:\A|MPI startup\(\): )libfabric provider: (\S+)(?: - .*)?\Z"
+    r"|\bmca: bml: Using (?!self )(\S+) btl for send to |\bmtl:ofi:provider: (?!none)(\S+)"
+)
 _LANES_SAID = re.compile(r"\bUCX  INFO .*(?:\bep_cfg\[\d+\]:|\bcfg#\d+) .*?\btag\(([^()]*)\)")
 
 
@@ -295,8 +300,8 @@ def transport_said(said: Sequence[str]) -> str:
     """
     found: dict[str, None] = {}
     for line in said:
-        if match := _PROVIDER_SAID.search(line):
-            found[match[1]] = None
+        if match := _PROVIDER_SAID.search(line.strip()):
+            found[match[match.lastindex or 0]] = None
         elif (match := _LANES_SAID.search(line)) and "self/" not in match[1]:
             found.update(dict.fromkeys(match[1].split()))
     return " ".join(found)
@@ -567,7 +572,7 @@ def _read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, A
     _fill(line, described)
     if said:
         line.warnings.append(("library_said", "\n".join(said)[:_KEPT_CHARACTERS]))
-    if sends_over := transport_said(said):
+    if sends_over := transport_said([*said, *_words_of_libraries(content, raw, path)]):
         granted = {**mapping(content.get("granted")), "mpi_transport_said": sends_over[:_KEPT_CHARACTERS]}
         line.content = {**content, "granted": granted}
     _judge(line, return_code, kernel, parameters)
@@ -707,6 +712,14 @@ def _without_content(
 def _library_error(said: Sequence[str]) -> str:
     """Return the first line that calls itself an error, else the last one."""
     return next((line for line in said if _ERROR_WORDS.search(line)), said[-1] if said else "")[:_ERROR_TEXT_MAX]
+
+
+def _words_of_libraries(content: Mapping[str, Any], raw: RawLine, path: Path) -> list[str]:
+    """What may be words of an MPI library besides standard output: of our MPI kernels, and of a foreign program."""
+    ours = [raw.words or _words(path)] if content.get("program") == "hpcq-mpi" else []
+    ends = mapping(content.get("outputs")).values()
+    texts = [*ours, *(mapping(one).get(stream) for one in ends for stream in ("output", "errors"))]
+    return [line for text in texts if isinstance(text, str) for line in text.splitlines()]
 
 
 def _words(path: Path) -> str:

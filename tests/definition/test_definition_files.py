@@ -215,12 +215,14 @@ def test_example_clusters(path: Path) -> None:
     validator("cluster").validate(read_document(path).data)
 
 
-def test_the_demo_is_short_and_runs_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    demo = read_campaign(REPOSITORY / "campaigns/demo.yaml")
+def test_the_demos_are_short_and_run_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo, over_mpi = (read_campaign(REPOSITORY / "campaigns" / f"{name}.yaml") for name in ("demo", "demo-mpi"))
     own = {name for name, one in kernels().items() if one.program in {"hpcq-net", "hpcq-mpi"}}
     # A loopback has no wire that spreads a train of datagrams, and no rate at which one begins to lose.
-    assert {test.kernel for test in demo.tests} == own - {"udp_dispersion", "udp_rate_search"}
-    assert demo.repetition_count * sum(expected_s(test.parameters) for test in demo.tests) < 10
+    assert {test.kernel for test in (*demo.tests, *over_mpi.tests)} == own - {"udp_dispersion", "udp_rate_search"}
+    assert [any(test.needs_mpi for test in one.tests) for one in (demo, over_mpi)] == [False, True]
+    for one in (demo, over_mpi):
+        assert one.repetition_count * sum(expected_s(test.parameters) for test in one.tests) < 10
     local = read_cluster(REPOSITORY / "campaigns/clusters/local.yaml")
     assert local.nodes == ("local-a", "local-b")
 

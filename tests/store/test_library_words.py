@@ -74,6 +74,7 @@ def test_a_result_among_words_counts(result: dict[str, Any], words: tuple[str, .
 
 
 @pytest.mark.promise("A result names the transports that UCX or Intel MPI say they send over, where they log it.")
+@pytest.mark.promise("A result names the transports that Open MPI says it sends over, where it is asked to say so.")
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -94,14 +95,25 @@ def test_a_result_among_words_counts(result: dict[str, Any], words: tuple[str, .
             ),
             "rc_mlx5/mlx5_0:1",
         ),
+        (("==== Capability set configuration ====", "libfabric provider: tcp;ofi_rxm - 10.0.0.0/24"), "tcp;ofi_rxm"),  # MPICH
+        (  # Open MPI
+            (
+                "[n1:80] mca: bml: Using self btl for send to [[16556,1],0] on node n1",
+                "[n1:80] mca: bml: Using tcp btl for send to [[16556,1],1] on node n2",
+            ),
+            "tcp",
+        ),
+        (("[n1:80] mtl_ofi_component.c:362: mtl:ofi:provider: rdmap0s6-rdm",), "rdmap0s6-rdm"),
         (("the author of this program talks of libfabric provider: tcp", "UCX  WARN  ep_cfg[1]: tag(tcp/lo)"), ""),
     ],
-    ids=["intel_mpi", "ucx_says_no_lanes", "ucx_before_1.14", "ucx_later", "others"],
+    ids=["intel_mpi", "ucx_says_no_lanes", "ucx_before_1.14", "ucx_later", "mpich", "open_mpi", "open_mpi_ofi", "others"],
 )
 def test_the_transport_that_a_library_names(result: dict[str, Any], words: tuple[str, ...], told: str) -> None:
-    line = read(lines(*words) + frame(result), result)
-    assert line.content["granted"].get("mpi_transport_said", "") == told
-    assert line.outcome == Outcome.MEASURED
+    """Libraries write to standard output or standard error."""
+    over_mpi = result | {"program": "hpcq-mpi"}
+    for line in (read(lines(*words) + frame(result), result), read(frame(over_mpi), over_mpi, words=lines(*words).decode())):
+        assert line.content["granted"].get("mpi_transport_said", "") == told
+        assert line.outcome == Outcome.MEASURED
 
 
 def test_a_result_alone_has_no_words(result: dict[str, Any]) -> None:
