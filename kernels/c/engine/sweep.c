@@ -60,6 +60,7 @@ static void sweep_begin(struct run *one, const struct run *run, int64_t bytes)
     memcpy(one->options, run->options, run->kernel->options.struct_bytes);
     *message_bytes_of(options_find(&run->kernel->options, "message_bytes"), one->options) = bytes;
     one->communicator = run->communicator;
+    one->server_rank = run->server_rank;
     one->keep.evidence_asked = run->keep.evidence_asked;
     one->failure.state = run->failure.state;
     one->keep.evidence_path = path_of_size(run->keep.evidence_path, '.', bytes);
