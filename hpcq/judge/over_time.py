@@ -218,7 +218,7 @@ class OverTime:
 
         peers: shape (things,): things of one number should be alike; below 0: nobody knows. Told is who lies 6
         median distances and 10 % below at least 4 peers, if one of them does, or a tenth: a larger part is a kind of its own.
-        After more nights than the first of START_NIGHTS, and beside at least 8 peers, 5 % is enough.
+        After more nights than the first of START_NIGHTS 7 % is enough, and 5 % beside at least 8 peers.
         """
         count = self.nights.max(axis=1)
         due = np.isin(count, START_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
@@ -227,7 +227,7 @@ class OverTime:
             if alike.sum() < FEWEST_PEERS:
                 continue
             many = alike.sum() >= MANY_PEERS
-            least = np.where(many & (count > START_NIGHTS[0]), -np.log(0.95), -CLEAR)
+            least = np.where(count > START_NIGHTS[0], -np.log(0.95 if many else 0.93), -CLEAR)
             for test in range(self.tests):
                 levels = self.level[alike, test]
                 middle = float(np.median(levels))

@@ -107,6 +107,14 @@ def test_slow_nodes_stay_told_though_they_meet_each_other() -> None:
         assert {one.ended for one in messages} <= ends
 
 
+def test_a_node_a_tenth_below_five_peers_from_the_start_is_told_on_its_eighth_night() -> None:
+    pairs = list(permutations(range(6), 2))
+    levels = noisy(20, len(pairs))
+    levels[:, [place for place, pair in enumerate(pairs) if 2 in pair]] *= 0.9
+    (message,) = watch(values_of(pairs, levels, 6)).levels[Thing.NODE].messages
+    assert (message.thing, message.from_start, message.told) == (2, True, 7)
+
+
 def test_two_slow_nodes_that_only_meet_each_other_end_when_they_are_fast_again() -> None:
     pairs = [(0, 1), (2, 3), (3, 4), (4, 5), (5, 2), (0, 6), (1, 7), (6, 7)]
     levels = noisy(60, len(pairs))
