@@ -25,7 +25,7 @@ from hpcq import units
 from hpcq.analysis.change import Changed
 from hpcq.analysis.gates import judge_run
 from hpcq.analysis.series_outcomes import RunSeries, SeriesOutcome, outcomes_in, series_of_run
-from hpcq.analysis.standing import DOUBTFUL_RATIO, Standing, beside_nights, standing_after, standings, touching
+from hpcq.analysis.standing import DOUBTFUL_RATIO, ClusterCause, Standing, beside_nights, standing_after, standings, touching
 from hpcq.errors import Exit, UserError
 from hpcq.judge.causes import State
 from hpcq.nodelist import natural
@@ -60,13 +60,14 @@ class RunVerdict:
     """The verdict on the whole run. judged_by: what was able to judge it, in words; empty if nothing was.
 
     suspected: what the judge (hpcq/analysis/standing.py) suspects and does not tell yet, and what came of suspects that were
-    measured again. What is suspected of a tenth or more lets no run pass.
+    measured again. What is suspected of a tenth or more lets no run pass. told: what the judge tells, as `regressions` does.
     """
 
     verdict: Verdict
     judged_by: str
     reasons: tuple[Reason, ...]
     suspected: tuple[str, ...] = ()
+    told: tuple[ClusterCause, ...] = ()
 
     @property
     def by(self) -> str:
@@ -149,7 +150,7 @@ def run_verdict(
     judged_by = _judged_by(gates, own, len(judged_ids), len(series.pairs))
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
-        return RunVerdict(worst[0], judged_by, tuple(reasons), suspected)
+        return RunVerdict(worst[0], judged_by, tuple(reasons), suspected, tuple(one for one in causes if one.is_told))
     if not judged_by:
         slow = [
             reason for place in sorted({row.cluster for row in runs}) for reason in _slow_next_to_others(database, run, place)

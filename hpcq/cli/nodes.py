@@ -33,7 +33,7 @@ _NODE = (
     Column("cluster"),
     Column("node"),
     Column("judged"),
-    Column("judged_ratio", "of before"),
+    Column("judged_ratio", "of expected"),
     Column("verdict", "last acceptance", style=verdict_style),
     Column("last_measured_utc", "last measured"),
     Column("result_count", "results"),
@@ -47,9 +47,9 @@ _PARTNER = (
     Column("size_text", "size"),
     Column("role", "this node is"),
     Column("metric"),
-    Column("median", unit_field="unit"),
+    Column("newest", unit_field="unit"),
     Column("n"),
-    Column("level_ratio", "of its median"),
+    Column("level_ratio", "level"),
 )
 _CHANGE = (
     Column("at_utc", "since"),
@@ -135,9 +135,10 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     what its better partners got (the upper quartile), as a share of the median of all pairs in the same test over the stretch.
     90 % means 10 % worse, whichever direction the metric has. Results that were measured beside other work are left out.
 
-    NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
-    with this node's own median in the same test; 80 % is worse, whichever direction the metric has. A test of several nodes
-    together names none of them as slow; hpcq lists these tests separately.
+    NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Each partner
+    stands with its newest run, and the level is what that gave as a share of the median of all pairs in the same test: a slow
+    node is below 100 % with everybody. A test of several nodes together names none of them as slow; hpcq lists these tests
+    separately.
 
     --verdicts shows the last verdict of `hpcq accept` on each node and collective, and on each link and group that was ever
     at fault; with NODE only on it and on the links, groups and collectives that it shares. A group is all nodes behind one

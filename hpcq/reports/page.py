@@ -19,6 +19,7 @@ from hpcq.analysis.distances import distances
 from hpcq.analysis.expected import Around, around, test_of
 from hpcq.analysis.gates import judge_run
 from hpcq.analysis.run_verdict import RunVerdict, run_verdict
+from hpcq.analysis.standing import ClusterCause
 from hpcq.definition.find import know_texts
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, Peer, kernels, size_text
@@ -278,6 +279,8 @@ _ROWS_MAX = 2000
 _APART_RATIO = 0.10
 #: Of fewer pairs, none says what is usual.
 _APART_PAIRS_MIN = 3
+#: Commands of a page that name a node.
+_NODES_TO_ASK = 4
 _APART_SHOWN = 8
 _EXAMPLES = 3
 
@@ -403,6 +406,8 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
     matrices = sorted(matrices, key=lambda one: -one.off_count)
     verdict = run_verdict(database, run, runs, judged, gates["note"])
     complete = all(one.complete for one in runs)
+    disturbed = disturbed_count(database, selection)
+    clean = disturbed < sum(one.measured_count for one in runs)
     return {
         "run": run,
         "campaign": runs[0].campaign,
@@ -415,7 +420,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "gates": gates,
         "verdict": verdict,
         "complete": complete,
-        "actions": _actions(run, verdict, apart_nodes(apart), complete=complete, off=bool(apart)),
+        "actions": _actions(run, verdict, apart_nodes(apart), complete=complete, off=bool(apart), clean=clean),
         "tests": _tests(main, surroundings),
         "run_nodes": sorted({(at, node) for at, *pair in planned for node in nodelist.nodes_of(*pair)}),
         "sentence": _sentence(runs),
@@ -442,7 +447,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "lost_tries": lost_tries(database, run),
         "warnings": query.warnings(database, run),
         "findings": finding_groups(database, run),
-        "disturbed_count": disturbed_count(database, selection),
+        "disturbed_count": disturbed,
         "builds": query.builds(database, run),
     }
 
@@ -490,8 +495,10 @@ def _tests(main: Sequence[Summary], surroundings: Around) -> list[TestRow]:
     return sorted(rows, key=lambda row: not row.off)
 
 
-def _actions(run: str, verdict: RunVerdict, nodes: Sequence[ApartNode], *, complete: bool, off: bool) -> list[tuple[str, str]]:
-    """What to do, most urgent first: words, and a command to copy."""
+def _actions(
+    run: str, verdict: RunVerdict, nodes: Sequence[ApartNode], *, complete: bool, off: bool, clean: bool
+) -> list[tuple[str, str]]:
+    """What to do, most urgent first: words, and a command to copy. clean: something was measured without work beside it."""
     bad = verdict.verdict in {Verdict.FAILED, Verdict.DEGRADED}
     found = []
     if any("acceptance" in one.words for one in verdict.reasons):
@@ -500,16 +507,30 @@ def _actions(run: str, verdict: RunVerdict, nodes: Sequence[ApartNode], *, compl
         found.append(("what got worse, since when, and what differs", f"hpcq regressions --since {run}"))
     if bad or nodes:
         found.append(("which node or link is at fault", f"hpcq blame --run {run}"))
-        found += [(f"all that is known of {one.name}", f"hpcq nodes {one.name}") for one in nodes[:2]]
+        found += of_nodes([*nodes_at_fault(verdict.told), *(one.name for one in nodes[:2])])
     if verdict.suspected and not bad:
         found.append(("which pairs would settle it, as a campaign", f"hpcq blame --run {run} --campaign next.yaml"))
     if not complete:
         found.append(("measure what is missing", f"hpcq resume {run}"))
     if verdict.verdict is Verdict.NOT_JUDGED and not nodes and not off:
-        found.append(("let this run be what later ones are compared with", f"hpcq baseline set good {run}"))
+        if clean:
+            found.append(("let this run be what later ones are compared with", f"hpcq baseline set good {run}"))
+        else:
+            found.append(("what worked beside every measurement: stop it, and run again", f"hpcq results {run} --findings"))
     if not found:
         found.append(("all values", f"hpcq results {run}"))
     return found
+
+
+def nodes_at_fault(causes: Sequence[ClusterCause]) -> list[str]:
+    """The nodes of those causes that are a node or a pair, told ones first, as CLUSTER/NODE."""
+    few = [one for one in sorted(causes, key=lambda one: not one.is_told) if one.thing in {"node", "pair", "link"}]
+    return [f"{one.cluster}/{name}" for one in few for name in one.names]
+
+
+def of_nodes(names: Sequence[str]) -> list[tuple[str, str]]:
+    """What to do about nodes, each once: words, and a command to copy."""
+    return [(f"all that is known of {name}", f"hpcq nodes {name}") for name in list(dict.fromkeys(names))[:_NODES_TO_ASK]]
 
 
 def _networks(database: Connection, summaries: Sequence[Summary]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from hpcq.analysis.standing import (
 )
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
-from hpcq.reports.page import folded_missing
+from hpcq.reports.page import folded_missing, nodes_at_fault, of_nodes
 from hpcq.reports.plots import Timeline, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
@@ -323,9 +323,7 @@ def _since_words(since: str) -> str:
 def _actions(found: _Found, since: str, cluster: str | None) -> list[tuple[str, str]]:
     """What to do, most urgent first: words, and a command to copy."""
     here = f" --cluster {cluster}" if cluster is not None else ""
-    causes = sorted(found.causes, key=lambda one: not one.is_told)
-    nodes = [f"{one.cluster}/{one.names[0]}" for one in causes if one.name.startswith("node ")]
-    made = [(f"all that is known of {name}", f"hpcq nodes {name}") for name in nodes[:2]]
+    made = of_nodes(nodes_at_fault(found.causes))
     if found.causes or found.blocks:
         made.append(("each series, and what differs since", f"hpcq regressions --since {since}{here} --all"))
     if found.blocks:

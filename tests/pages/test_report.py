@@ -6,6 +6,8 @@ import io
 import itertools
 import json
 import re
+import sqlite3
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -377,3 +379,19 @@ def test_rows_for_a_pipe_a_program_and_a_person(monkeypatch: pytest.MonkeyPatch)
     nothing = Terminal()
     print_rows([], COLUMNS, empty="no results", file=nothing)
     assert nothing.getvalue() == "no results\n"
+
+
+@pytest.mark.promise("No page proposes as a baseline what was measured beside other work only.")
+def test_what_was_measured_beside_other_work_only_is_no_baseline(tmp_path: Path) -> None:
+    made = nodes_and_sizes(tmp_path)
+    made.everything()
+    database = tmp_path / "results.db"
+    load_run(database, made.path)
+    write_report(database, made.run, tmp_path / "page.html")
+    assert "hpcq baseline set good" in (tmp_path / "page.html").read_text("utf-8")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE result SET disturbed = 1")
+    write_report(database, made.run, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "hpcq baseline set" not in page
+    assert f"hpcq results {made.run} --findings" in page

@@ -12,7 +12,8 @@ from hpcq.cli.results import _confirmed, _print_second_looks
 from hpcq.store import query
 from hpcq.store.database import reading, transaction, writing
 from tests.history.histories import History
-from tests.people.nights import NIGHTS, NODES, Asked
+from tests.people.nights import NIGHTS, NODES, PAIRS, Asked
+from tests.store.run_folders import START
 
 pytestmark = pytest.mark.fast
 
@@ -35,6 +36,23 @@ def test_a_node_whole(ask: Asked) -> None:
 
 def test_an_unknown_node_is_refused_with_the_nearest(ask: Asked) -> None:
     assert "'n22' is not a node in this database: the nearest is n2" in ask.words("nodes", "n22", expect=2)
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("What is known of a slow node shows it slow with each partner, also if it was so from its first night.")
+def test_a_slow_node_is_slow_with_each_partner(ask: Asked, tmp_path: Path) -> None:
+    found = ask.json("nodes", "n4")["partners"]
+    assert len(found) == 10
+    assert all(0.5 < one["level_ratio"] < 0.7 for one in found), found
+    always = History(tmp_path, pairs=PAIRS)
+    for day in range(6):
+        always.night((dt.datetime.now(dt.UTC) - START).days - 6 + day, levels={"n4": 0.6}, noise=0.004)
+    asked = Asked(always.database, ask.capsys)
+    found = asked.json("nodes", "n4")["partners"]
+    assert len(found) == 10
+    assert all(0.55 < one["level_ratio"] < 0.65 for one in found), found
+    fine = [one for one in asked.json("nodes", "n5")["partners"] if one["partner"] != "n4"]
+    assert all(0.95 < one["level_ratio"] < 1.05 for one in fine), fine
 
 
 @pytest.mark.heavy

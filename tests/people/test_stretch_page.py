@@ -88,6 +88,17 @@ def test_everybody_tells_the_same(
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("The page of a run has a command for every node and pair that is told.")
+def test_the_page_of_a_run_has_a_command_for_each_that_is_told(ask: Asked, tmp_path: Path) -> None:
+    told = [one for one in ask.json("regressions", expect=3)["causes"] if one["state"] == "told"]
+    names = {name for one in told for name in one["names"]}
+    assert {"n2", "n4"} <= names
+    ask.words("report", ask.json("runs")[0]["run"], "--to", str(tmp_path / "run.html"), expect=3)
+    words = words_of(tmp_path / "run.html")
+    assert all(f"hpcq nodes alpha/{name} " in words for name in names), names
+
+
+@pytest.mark.heavy
 @pytest.mark.promise("The page of a node judges the series of that node only.")
 @pytest.mark.promise("The facts of a node stand on its page in their units.")
 def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Path) -> None:

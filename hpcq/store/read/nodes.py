@@ -36,7 +36,11 @@ _CHANGES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """One test with one partner. level_ratio: its median as a share of this node's own median in that test; 1.1 is better."""
+    """One test with one partner: the median of the stretch, and of the newest run of the pair.
+
+    level_ratio: the newest as a share of the median of all pairs in that test, as in a node's level; 1.1 is better. None:
+    no other pair ran the test.
+    """
 
     kernel: str
     message_bytes: int | None
@@ -45,8 +49,9 @@ class Partner:
     metric: str
     unit: str
     median: float
+    newest: float
     n: int
-    level_ratio: float
+    level_ratio: float | None
 
     @property
     def size_text(self) -> str:
@@ -142,7 +147,7 @@ def node_story(database: Connection, name: str, selection: Selection) -> NodeSto
         counts=counts,
         first_utc=first,
         last_utc=last,
-        partners=tuple(_partners(database, node_id, selection)),
+        partners=tuple(_partners(database, cluster, node, selection)),
         changes=tuple(_changes(database, cluster, node)),
         events=tuple(_events(database, cluster, node)),
         groups={str(row[0]): str(row[1]) for row in database.execute(_GROUPS, (node_id,))},
@@ -250,22 +255,26 @@ def _last_measured(database: Connection, node_id: int) -> str | None:
     return row[0] if row else None
 
 
-def _partners(database: Connection, node_id: int, selection: Selection) -> list[Partner]:
-    """This node's tests by partner, furthest on the bad side of its own median in the same test first."""
-    tests = _by_test(_series_medians(database, replace(selection, cluster=None), node_id), at_node=node_id, database=database)
+def _partners(database: Connection, cluster: str, node: str, selection: Selection) -> list[Partner]:
+    """This node's tests by partner, the furthest on the bad side of what all pairs give in the same test first."""
     found = []
-    for test, members in tests.items():
-        reference = median([one.value for one in members if one.n])
+    wanted = replace(selection, cluster=cluster, node=None)
+    for test, members in _by_test(_series_medians(database, wanted)).items():
+        compared = [one.value for one in members if one.n]
+        client_cluster, kernel, message_bytes, same, metric, unit = test
         for one in members:
-            ratio = _level(one, one.value, reference)
-            if one.n and ratio is not None and not names_several(one.server):
-                _, kernel, message_bytes, _, metric, unit, role = test
-                partner = one.server if role == "client" else one.client
-                found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, one.n, ratio))
-    return sorted(found, key=lambda one: (one.level_ratio, natural(one.partner), one.kernel, one.role))
+            ends = (("client", client_cluster, one.client, one.server), ("server", same[-1], one.server, one.client))
+            roles = [(role, partner) for role, home, name, partner in ends if (home, name) == (cluster, node)]
+            if not roles or not one.n or names_several(one.server):
+                continue
+            ratio = _level(one, one.newest, median(compared)) if len(compared) > 1 else None
+            (role, partner), *_ = roles
+            found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, one.newest, one.n, ratio))
+    last = float("inf")
+    return sorted(found, key=lambda one: (one.level_ratio or last, natural(one.partner), one.kernel, one.role))
 
 
-def _series_medians(database: Connection, selection: Selection, node_id: int | None = None) -> list[_SeriesMedian]:
+def _series_medians(database: Connection, selection: Selection) -> list[_SeriesMedian]:
     """The median of each selected series' metric. A link belongs to both of its clusters."""
     cluster = selection.cluster
     condition, bound = of_tables(database, replace(selection, cluster=None))
@@ -273,19 +282,19 @@ def _series_medians(database: Connection, selection: Selection, node_id: int | N
         "SELECT x.series_id, m.value, x.disturbed, jb.run_cluster_id FROM result x JOIN series se ON se.series_id = x.series_id"
         " JOIN job jb ON jb.job_id = x.job_id JOIN kernel k ON k.kernel_id = se.kernel_id"
         f" JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = {_METRIC}"
-        f" WHERE {COUNTS}{'' if node_id is None else f' AND x.series_id IN ({_OF_NODE})'} AND {condition}"
+        f" WHERE {COUNTS} AND {condition}"
     )
     values: dict[int, tuple[list[tuple[int, float]], list[tuple[int, float]]]] = {}
     cursor = database.cursor()
     cursor.row_factory = None
-    for series_id, value, disturbed, run in cursor.execute(query, {**bound, "node_id": node_id, "metric": selection.metric}):
+    for series_id, value, disturbed, run in cursor.execute(query, {**bound, "metric": selection.metric}):
         values.setdefault(series_id, ([], []))[disturbed].append((run, value))
     began = {
         int(row[0]): f"{row[1]} {row[2]}"
         for row in database.execute("SELECT run_cluster_id, created_utc, run_id FROM run_cluster JOIN run USING (run_id)")
     }
     found = []
-    for series_id, (test, client, server, better) in _heads(database, values, selection.metric, node_id).items():
+    for series_id, (test, client, server, better) in _heads(database, values, selection.metric).items():
         if cluster in {None, test[0], test[3][-1]}:
             clean, late = values[series_id]
             here, left_out = (clean, len(late)) if clean else (late, 0)
@@ -313,7 +322,7 @@ _METRIC = (
 
 
 def _heads(
-    database: Connection, wanted: Collection[int], metric: str | None, node_id: int | None
+    database: Connection, wanted: Collection[int], metric: str | None
 ) -> dict[int, tuple[tuple[Any, ...], str, str, str]]:
     """Test, client, server and good direction of each wanted series.
 
@@ -334,14 +343,10 @@ def _heads(
     }
     sizes: dict[tuple[int, str], int | None] = {}
     query = "SELECT series_id, kernel_id, parameters, client_node_id, server_node_id, network, toolchain FROM series"
-    if node_id is not None:
-        query += f" WHERE series_id IN ({_OF_NODE})"
     found = {}
     cursor = database.cursor()
     cursor.row_factory = None
-    for series_id, kernel_id, parameters, client_id, server_id, network, toolchain in cursor.execute(
-        query, {"node_id": node_id}
-    ):
+    for series_id, kernel_id, parameters, client_id, server_id, network, toolchain in cursor.execute(query):
         if series_id not in wanted:
             continue
         key = (kernel_id, parameters)
@@ -363,20 +368,11 @@ def _size_of(database: Connection, series_id: int) -> int | None:
     return row[0] if row else None
 
 
-def _by_test(
-    found: Iterable[_SeriesMedian], at_node: int | None = None, database: Connection | None = None
-) -> dict[tuple[Any, ...], list[_SeriesMedian]]:
-    """Series by test; with a node also by its role, which the last word of the key says.
-
-    A series that was measured beside other work only counts none of its values, unless most of the test was.
-    """
-    name = None
-    if at_node is not None and database is not None:
-        name = str(database.execute("SELECT name FROM node WHERE node_id = ?", (at_node,)).fetchone()[0])
+def _by_test(found: Iterable[_SeriesMedian]) -> dict[tuple[Any, ...], list[_SeriesMedian]]:
+    """Series by test. One that was measured beside other work only counts none of its values, unless most of the test was."""
     tests: dict[tuple[Any, ...], list[_SeriesMedian]] = {}
     for one in found:
-        role = () if name is None else ("client" if one.client == name else "server",)
-        tests.setdefault((*one.test, *role), []).append(one)
+        tests.setdefault(one.test, []).append(one)
     for test, members in tests.items():
         if 2 * sum(one.disturbed for one in members) <= len(members):
             tests[test] = [replace(one, n=0, left_out=one.n) if one.disturbed else one for one in members]
