@@ -1,6 +1,6 @@
 """Statistics of series, and of before against after: numbers in, numbers out, without files or questions.
 
-    find_changes        unknown boundary: when did it change?       changes.py over scale.py
+    find_changes        unknown boundary: when did it change?       changes.py
     compare             known boundary: is after worse than before?  boundary.py
     compare_jobs        the same for single jobs, given how far jobs scatter     comparison.py
     median_shift        how far, with an interval                    comparison.py

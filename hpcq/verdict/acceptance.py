@@ -71,18 +71,6 @@ class Culprits:
     open: set[Pair] = field(default_factory=set)
     doubtful: dict[str, set[Pair]] = field(default_factory=dict)
 
-    def suspected(self, leaf_of: Mapping[str, str]) -> set[str]:
-        """The nodes that open pairs may be the fault of."""
-        known = {pair for pairs in self.doubtful.values() for pair in pairs}
-        found = {end for pair in self.open - known for end in pair}
-        return found | {
-            end
-            for leaf, pairs in self.doubtful.items()
-            for pair in pairs & self.open
-            for end in pair
-            if leaf_of.get(end) == leaf
-        }
-
 
 def find_culprits(
     pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str], jobs: Mapping[Pair, int], alive: Collection[Pair] = ()
@@ -283,18 +271,6 @@ def may_be_its_leaf(node: str, pairs: Mapping[Pair, PairVerdict], bad: Collectio
     )
     alone = sum(other == leaf for other in leaf_of.values()) == 1  # then nothing can tell them, and nothing needs to
     return not mates_fine and not alone
-
-
-def would_settle(culprits: Culprits, pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]) -> set[Pair]:
-    """Pairs inside leaves that could not be judged, of nodes that are bad only beyond: they tell a leaf from its nodes."""
-    beyond = {end for pair in culprits.open if leaf_of.get(pair[0]) != leaf_of.get(pair[1]) for end in pair}
-    beyond &= culprits.suspected(leaf_of)
-    unclear = {PairVerdict.UNCLEAR, PairVerdict.INTERMITTENT}
-    return {
-        pair
-        for pair, word in pairs.items()
-        if word in unclear and beyond & set(pair) and leaf_of.get(pair[0], "") == leaf_of.get(pair[1])
-    }
 
 
 # ----------------------------------------------------------------------------------------------------------------------
