@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -267,7 +268,7 @@ def _origin(found: ResultDetail) -> Iterator[str]:
         rows.append(("built by", f"{build['compiler']} {build['flags']}".strip()))
         for name in ("mpi", "modules", "toolchain", "binary_sha256"):
             if build[name]:
-                rows.append((name, build[name]))
+                rows.append((name.removeprefix("binary_"), build[name]))  # so a sum of 64 characters fits a line of 80
     if found.imported:
         rows = [("job", one.job), ("imported from", one.raw_file or "-")]
     elif one.raw_file:
@@ -303,6 +304,18 @@ def _width() -> int:
     return min(_WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
 
 
+#: Where a cell may break beside blanks: in a name, before the hour of a time, before the last part of a boot id.
+_BREAKS = re.compile(r"(\s+|(?<=[._/])(?=[A-Za-z])|(?<=\d)(?=T\d\d:)|(?<=-)(?=[0-9a-f]{12}\b))")
+
+
+class _Cell(textwrap.TextWrapper):
+    """The lines of a cell, broken where a reader would break them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, break_on_hyphens=False)
+        self.wordsep_simple_re = _BREAKS
+
+
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Columns side by side, at most 44 characters wide but for the last; a cell that is longer wraps below itself."""
     lines = [tuple(row) for row in rows]
@@ -313,7 +326,7 @@ def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     while sum(widths) + 2 * len(widths) > _width() and max(widths) > _COLUMN_MIN:
         widths[widths.index(max(widths))] -= 1
     for line in lines:
-        parts = [textwrap.wrap(cell, max(width, 1)) or [""] for cell, width in zip(line, widths, strict=True)]
+        parts = [_Cell(max(width, 1)).wrap(cell) or [""] for cell, width in zip(line, widths, strict=True)]
         for shown in zip_longest(*parts, fillvalue=""):
             yield ("  " + "  ".join(f"{part:<{width}}" for part, width in zip(shown, widths, strict=True))).rstrip()
 

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from hpcq.cli.output import Column, print_rows
+from hpcq.cli.show import _table
 
 pytestmark = pytest.mark.fast
 
@@ -66,3 +67,24 @@ def test_no_character_is_lost_where_every_column_differs(width: int, monkeypatch
     assert "…" not in said
     values = "".join(f"{row[name]}" for row in rows for name in ("run", "kernel", "client", "server", "metric", "reason"))
     assert not Counter(values.replace(" ", "")) - Counter(said), said
+
+
+@pytest.mark.promise("`hpcq show` breaks names and times where a reader would, and a file's sum stands on one line of 80.")
+def test_show_breaks_names_and_times_at_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.cli.show._width", lambda: 80)
+    facts = _table([
+        ("  sysctl.net.core.netdev_max_backlog", "1000", "1000"),
+        ("  sysctl.net.ipv4.tcp_congestion_control", "4096 131072 33554432", "4096 131072 33554432"),
+    ])  # fmt: skip
+    assert [line.split() for line in facts] == [
+        ["sysctl.net.core.netdev_max_", "1000", "1000"],
+        ["backlog"],
+        ["sysctl.net.ipv4.tcp_congestion_", "4096", "131072", "33554432", "4096", "131072", "33554432"],
+        ["control"],
+    ]
+    time, boot = "2026-11-27T19:22:43.555809Z", "3a432e61-e8aa-45b1-b159-0327acfa55dd"
+    ends = list(_table([("before_utc", time, time), ("snapshot before_cost_ns", "1 ms", "1 ms"), ("boot_id", boot, boot)]))
+    assert ends[1].split() == ["T19:22:43.555809Z"] * 2
+    assert ends[-1].split() == ["0327acfa55dd"] * 2
+    assert max(map(len, [*ends, *_table([("toolchain", "default"), ("sha256", "f" * 64)])])) <= 80
+    assert len(list(_table([("toolchain", "default"), ("sha256", "f" * 64)]))) == 2
