@@ -18,7 +18,7 @@ Repetitions beside other work do not count. A job that has no others gives no po
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,6 +58,39 @@ class SeriesPoints:
     after: NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True)
+class Tracks:
+    """The points of many series, one after the other; begins: shape (series + 1,). A site has half a million of them, most
+    of one point: taken one by one only where they are needed.
+    """
+
+    series_id: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    value: Floats
+    result: NDArray[np.int64]
+    after: NDArray[np.bool_]
+
+    def of(self, places: Iterable[int]) -> list[SeriesPoints]:
+        """Those at these places."""
+        bounds = self.begins.tolist()
+        return [
+            SeriesPoints(int(self.series_id[one]), self.value[at], self.result[at], self.after[at])
+            for one in places
+            for at in (slice(bounds[one], bounds[one + 1]),)
+        ]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Points of each."""
+        return np.diff(self.begins)
+
+    @property
+    def is_recent(self) -> NDArray[np.bool_]:
+        """Which have a point from the boundary on: shape (series,)."""
+        seen = np.concatenate([[0], np.cumsum(self.after)])
+        return seen[self.begins[1:]] > seen[self.begins[:-1]]
+
+
 class OfKernel(Protocol):
     """A series, and the kernel that says which metric is meant."""
 
@@ -78,12 +111,24 @@ def tracks(
 ) -> list[SeriesPoints]:
     """The points of these series in the window; series without points are left out. boundary: a moment."""
     wanted = {row.series_id for row in rows if row.kernel in metrics}
-    if not wanted:
-        return []
+    found = tracks_of(database, wanted, metrics, window, boundary=boundary, facts=facts)
+    return found.of(range(len(found.series_id)))
+
+
+def tracks_of(
+    database: Connection,
+    wanted: Collection[int] | None,
+    metrics: Mapping[str, MetricRow],
+    window: Window,
+    *,
+    boundary: str = "~",
+    facts: Sequence[tuple[str, str]] = (),
+) -> Tracks:
+    """The same of series by their number; None: of all."""
     ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
     condition, bound = within(window, facts)
-    fetched = _fetch(database, wanted, ids, condition, mark="x.started_utc >= :boundary", bound=bound | {"boundary": boundary})
-    return list(_grouped(fetched))
+    mark = "x.started_utc >= :boundary"
+    return _grouped(_fetch(database, wanted, ids, condition, mark=mark, bound=bound | {"boundary": boundary}))
 
 
 def tracks_by_window(
@@ -103,7 +148,8 @@ def tracks_by_window(
         conditions.append(f"({condition})")
     mark = " + ".join(f"{1 << number} * {condition}" for number, condition in enumerate(conditions))
     fetched = _fetch(database, wanted, ids, f"({' OR '.join(conditions)})", mark=mark, bound=bound)
-    return [list(_grouped(fetched[fetched["mark"] & (1 << number) != 0])) for number in range(len(windows))]
+    each = (_grouped(fetched[fetched["mark"] & (1 << number) != 0]) for number in range(len(windows)))
+    return [one.of(range(len(one.series_id))) for one in each]
 
 
 def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str, str]] = ()) -> dict[int, int]:
@@ -123,9 +169,9 @@ def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str
 
 
 def _fetch(
-    database: Connection, wanted: set[int], ids: str, condition: str, *, mark: str, bound: Mapping[str, Any]
+    database: Connection, wanted: Collection[int] | None, ids: str, condition: str, *, mark: str, bound: Mapping[str, Any]
 ) -> NDArray[np.void]:
-    """Rows of these series in the form of _ROW: pruned ones first, then in time order.
+    """Rows of these series (None: of all) in the form of _ROW: pruned ones first, then in time order.
 
     condition, mark: SQL on a result x, of which `mark` gives the last column. Read straight from the cursor: a month can be
     a million rows.
@@ -141,7 +187,7 @@ def _fetch(
     cursor = database.cursor()
     cursor.row_factory = None
     found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
-    if len(wanted) <= _ONE_BY_ONE:
+    if wanted is not None and len(wanted) <= _ONE_BY_ONE:
         query = f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {clean} AND {condition} ORDER BY x.started_utc"
         for series in sorted(wanted):
             found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
@@ -149,13 +195,14 @@ def _fetch(
         query = f"SELECT {columns} FROM {joined} WHERE {clean} AND {condition} ORDER BY x.started_utc"
         found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
     rows = np.concatenate(found)
-    return rows[np.isin(rows["series"], np.fromiter(wanted, dtype=np.int64))]
+    return rows if wanted is None else rows[np.isin(rows["series"], np.fromiter(wanted, dtype=np.int64))]
 
 
-def _grouped(fetched: NDArray[np.void]) -> Iterator[SeriesPoints]:
+def _grouped(fetched: NDArray[np.void]) -> Tracks:
     """Cut rows in time order by series, and within a series by job."""
     if not len(fetched):
-        return
+        nobody = np.zeros(0, np.int64)
+        return Tracks(nobody, np.zeros(1, np.int64), np.zeros(0), nobody, np.zeros(0, np.bool_))
     order = np.argsort(fetched["series"], kind="stable")
     series, jobs, results, values, marks = (np.ascontiguousarray(fetched[name][order]) for name in _ROW.names or ())
     keys = series * (int(jobs.max()) + 1) + jobs
@@ -169,9 +216,7 @@ def _grouped(fetched: NDArray[np.void]) -> Iterator[SeriesPoints]:
     first_row, medians = first_row[in_time], medians[in_time]
     ids, lows = np.unique(series, return_index=True)
     points = np.searchsorted(first_row, np.append(lows, len(values)))
-    for i in range(len(ids)):
-        at = slice(points[i], points[i + 1])
-        yield SeriesPoints(int(ids[i]), medians[at], results[first_row[at]], marks[first_row[at]] != 0)
+    return Tracks(ids, points, medians, results[first_row], marks[first_row] != 0)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -279,7 +324,10 @@ def searched(
     """Changes of level since then, in series as far back as `history`, and recorded changes whose level holds."""
     named = {row.series_id: row for row in rows}
     found: list[Changed] = []
-    there = tracks(database, rows, metrics, history, boundary=since_utc, facts=facts)
+    measured = {row.series_id for row in rows if row.kernel in metrics}
+    points = tracks_of(database, measured, metrics, history, boundary=since_utc, facts=facts)
+    # One point alone is compared with nothing, and no scatter is learned from it.
+    there = points.of(np.flatnonzero(points.counts > 1).tolist())
     worth = [one for one in there if len(one.value) >= JUDGED_POINTS_MIN]
     known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows, {one.series_id for one in worth})
     judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in worth])
@@ -290,10 +338,12 @@ def searched(
     gone = [] if facts else gone_since(database, rows, metrics, stretch, ever)
     lost = {one.row.series_id for one in gone}
     found = [one for one in found if one.row.series_id not in lost]
-    found += remembered(database, found, there, named, metrics, since_utc) if not facts else []
-    recent = [one for one in there if one.after.any() and one.series_id not in lost]
-    enough = {one.series_id for one in recent if len(one.value) >= JUDGED_POINTS_MIN}
-    seen = {one.series_id for one in recent}
+    if not facts:
+        recorded = np.array([row[0] for row in database.execute("SELECT DISTINCT series_id FROM change")], np.int64)
+        kept = points.of(np.flatnonzero(np.isin(points.series_id, recorded)).tolist())
+        found += remembered(database, found, kept, named, metrics, since_utc)
+    seen = set(points.series_id[points.is_recent].tolist()) - lost
+    enough = seen & {one.series_id for one in worth}
     told = {one.row.series_id for one in found if one.level.sure}
     beside_work = _lately(disturbed_in(database, stretch, facts), seen) - told
     enough, seen = enough - beside_work, seen - beside_work

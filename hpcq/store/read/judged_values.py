@@ -26,6 +26,7 @@ from hpcq.store.history import MetricRow
 from hpcq.store.selection import Window
 
 _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1"), ("confirms", "i8")])
+_SERIES = np.dtype([("series", "i8"), ("client", "i8"), ("server", "i8")])
 #: Results of the stretch with this outcome say what became of the test; those that were never tried say nothing.
 _OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": Outcome.INVALID}
 #: The job that measured a suspect again; 0: none of these.
@@ -128,7 +129,7 @@ def _columns(
     of_kind = classes_of(database, cluster, nodes, in_time[-_FACT_RUNS:])
     kinds = tuple(sorted(set(of_kind.values())))
     kind = np.array([kinds.index(of_kind[node]) if kinds else NOBODY for node in nodes], np.int32)
-    nights_of_series = np.unique(np.column_stack([place, rows["run"]]), axis=0)[:, 0] if len(rows) else place
+    nights_of_series = np.unique(place * len(run_ids) + night.reshape(-1)) // max(len(run_ids), 1)
     named = np.flatnonzero(ends[:, 2] != NOBODY)
     night_counts = np.bincount(nights_of_series, minlength=len(series_ids))[named]
     seen = SeriesSeen(series_ids[named], ends[named, 0], ends[named, 1], ends[named, 2], night_counts)
@@ -184,30 +185,42 @@ def _ends(
     )
     of_node = {node_id: str(name) for node_id, name in named}
     several = {node_id for node_id, name in of_node.items() if names_several(name)}
-    of_test: dict[tuple[Any, ...], tuple[str, str]] = {}
-    found, wanted = list[tuple[int, int, int, tuple[str, str]]](), dict.fromkeys(series_ids.tolist())
     cursor = database.cursor()
     cursor.row_factory = None
-    query = "SELECT series_id, client_node_id, server_node_id, kernel_id, parameters, network, toolchain FROM series"
-    for series_id, client, server, kernel_id, *others in cursor.execute(query):
-        if series_id not in wanted or client not in of_node or server not in of_node or server in several:
-            continue
-        kernel, key = kernels[kernel_id], (kernel_id, *others)
-        if kernel not in metrics:
-            continue
-        if key not in of_test:
-            words = " ".join(part for part in (kernel, *map(str, others)) if part)
-            of_test[key] = (f"{words} {metrics[kernel].name}", str(metrics[kernel].better))
-        test = of_test[key]
-        found.append((series_id, client, server, test))
-    nodes = sorted({of_node[one] for row in found for one in row[1:3]})
-    tests = sorted({row[3] for row in found})
+    numbers = np.fromiter(cursor.execute("SELECT series_id, client_node_id, server_node_id FROM series NOT INDEXED"), _SERIES)
+    # Half a million series have a few tests: each is named once.
+    no_of: dict[tuple[Any, ...], int] = {}
+    texts = cursor.execute("SELECT kernel_id, parameters, network, toolchain FROM series NOT INDEXED")
+    no = np.fromiter((no_of.setdefault(row, len(no_of)) for row in texts), np.int64, len(numbers))
+    named_tests = [
+        (" ".join(part for part in (kernels[kernel_id], *map(str, others)) if part) + f" {metric.name}", str(metric.better))
+        if (metric := metrics.get(kernels[kernel_id]))
+        else None
+        for kernel_id, *others in no_of
+    ]
+    here = np.array([*of_node, -1], np.int64)
+    alone = np.array([*several, -1], np.int64)
+    kept = (
+        np.isin(numbers["series"], series_ids)
+        & np.isin(numbers["client"], here)
+        & np.isin(numbers["server"], here)
+        & ~np.isin(numbers["server"], alone)
+        & np.array([one is not None for one in named_tests], bool)[no]
+    )
+    numbers, no = numbers[kept], no[kept]
+    nodes = sorted({of_node[one] for name in ("client", "server") for one in np.unique(numbers[name]).tolist()})
+    of_no = {one: test for one in np.unique(no).tolist() if (test := named_tests[one]) is not None}
+    tests = sorted(set(of_no.values()))
     node_no, test_no = {one: place for place, one in enumerate(nodes)}, {one: place for place, one in enumerate(tests)}
-    place_of = {node_id: node_no[name] for node_id, name in of_node.items() if name in node_no}
+    place_of = np.full(max(of_node, default=0) + 1, NOBODY, np.int32)
+    for node_id, name in of_node.items():
+        place_of[node_id] = node_no.get(name, NOBODY)
+    place_of_test = np.array([test_no[of_no[one]] if one in of_no else NOBODY for one in range(len(no_of))], np.int32)
     ends = np.full((len(series_ids), 3), NOBODY, np.int32)
-    if found:
-        rows = [(place_of[a], place_of[b] if b != a else NOBODY, test_no[test]) for _, a, b, test in found]
-        ends[np.searchsorted(series_ids, np.array([row[0] for row in found]))] = rows
+    if len(numbers):
+        client, server = place_of[numbers["client"]], place_of[numbers["server"]]
+        server = np.where(numbers["client"] == numbers["server"], NOBODY, server)
+        ends[np.searchsorted(series_ids, numbers["series"])] = np.column_stack([client, server, place_of_test[no]])
     return ends, nodes, tests
 
 
