@@ -36,10 +36,9 @@ $(DEVELOPMENT): requirements-dev.lock pyproject.toml tools/environment
 	tools/environment $(VENV) development
 	@touch $@ $(INSTALLED)
 
-demo: ## Install what is missing, run campaigns/demo.yaml and demo-mpi.yaml on this machine, show results and report
+demo: ## Install what is missing, run campaigns/demo-mpi.yaml on this machine, show results and report
 	@tools/packages demo
 	@$(MAKE) --no-print-directory install
-	@$(BIN)/hpcq run campaigns/demo.yaml
 	@$(BIN)/hpcq run campaigns/demo-mpi.yaml
 
 test: ## Install what is missing, then all tests but the long ones, the lab's among them
