@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Wait
+from tests.kernels.kernel_programs import wait_for
 from tests.pbs.test_pbs_campaign import desk_at, measured
 from tests.schedulers.scheduler_contract import TERMINAL, Site, pbs_site
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
@@ -64,9 +65,9 @@ def test_a_suspended_job_stands_still_and_goes_on(pbs: SimulatedPbs, site: Site)
     assert file.read_bytes() == before, "it does nothing"
     order(pbs, "resume", key.scheduler_job_id)
     assert not site.wait(key.scheduler_job_id, JobState.RUNNING).stands_still
+    wait_for(lambda: len(file.read_bytes()) > len(before))
     (Path(site.folder) / "end").touch()
     site.ends(key.scheduler_job_id, JobState.COMPLETED)
-    assert len(file.read_bytes()) > len(before)
 
 
 @pytest.mark.promise("A suspended PBS job that was told to go on says that it waits for its nodes.")

@@ -122,7 +122,6 @@ static bool program_listen(struct run *run)
 
 static bool program_open(struct run *run)
 {
-    struct program_state *state = run->state;
     if (run->is_server)
         return true;
     if (!program_known(run))
