@@ -138,7 +138,7 @@ def test_a_tournament_goes_on_without_a_node_that_dies(lab: RunningLab, tmp_path
             desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
             wait_for_lines(desk, 3)  # one launched and told, another begun
             lab.command("kill-node", "alpha/n03")
-            assert child.wait(timeout=400) == 4
+            assert child.wait(timeout=400) == 3  # what ran on the dead node brought nothing: it failed, and more is not there
     finally:
         lab.command("start-node", "alpha/n03")
         lab.exec("alpha", "scontrol", "update", "nodename=alpha-n03", "state=resume", check=False)
