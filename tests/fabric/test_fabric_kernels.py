@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -76,6 +77,37 @@ def test_each_provider(served: Server, kernel: str, provider: str) -> None:
         assert metrics["throughput_bps"] == pytest.approx(8 * 65536 * metrics["message_rate_pps"])
     else:
         assert 0 < metrics["round_trip_min_ns"] <= metrics["round_trip_p50_ns"] * 1.01 <= metrics["round_trip_max_ns"] * 1.02
+
+
+#: Process 1 of a new namespace; its end kills the others. The second time, each process has the number that it had before.
+KILLED_AND_AGAIN = """
+PROGRAM server --interface lo --port PORT --secret-file SECRET >/dev/null 2>&1 &
+sleep 1
+PROGRAM fabric_pingpong --interface lo --to 127.0.0.1 --port PORT --secret-file SECRET --provider shm --warmup_s 0 $@ &
+sleep 2
+[ "$1" != --duration_s ] || exit 0
+wait $!
+"""
+
+
+@pytest.mark.promise("What a killed process left in shared memory does not stop a later one of the same number.")
+def test_memory_that_a_killed_process_left_is_in_nobodys_way(fabric: Path, secret: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+    script = KILLED_AND_AGAIN.replace("PROGRAM", str(fabric)).replace("PORT", port).replace("SECRET", str(secret))
+    words = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]
+    before = set(Path("/dev/shm").iterdir())
+    try:
+        subprocess.run([*words, "--duration_s", "60"], capture_output=True, timeout=60, check=False)
+        left = set(Path("/dev/shm").iterdir()) - before
+        assert left, "nothing was left, so this shows nothing"
+        done = subprocess.run([*words, "--operation_count_max", "40"], capture_output=True, text=True, timeout=90, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["valid"] is True
+    finally:
+        for path in set(Path("/dev/shm").iterdir()) - before:
+            path.unlink()
 
 
 @pytest.mark.promise("fabric_write, fabric_read and fabric_atomic work on the server's memory, which is checked at the end.")

@@ -236,6 +236,10 @@ bool endpoint_open(struct run *run, struct endpoint *endpoint, const struct endp
         returned = fi_ep_bind(endpoint->ep, &endpoint->queue->fid, FI_TRANSMIT | FI_RECV);
     if (!returned)
         what = "fi_enable", returned = fi_enable(endpoint->ep);
+    /* shm names its memory after the process. What a killed one of the same number left is removed by the first call,
+     * which fails. */
+    if (returned == -FI_EBUSY)
+        returned = fi_enable(endpoint->ep);
     if (returned)
         return fabric_failed(run, what, returned);
     return endpoint_memory(run, endpoint, need);
