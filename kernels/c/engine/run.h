@@ -133,7 +133,8 @@ void notes_add(struct notes *notes, const char *name, const char *value);
 bool run_pin(struct run *run);
 /* The NUMA nodes that this system reports; 0: none. */
 int run_numa_node_count(void);
-/* As run_pin(), to the CPUs and memory of the NUMA node whose turn it is: ranks of a node take them one after another. */
+/* As run_pin(), to the CPUs and memory of the NUMA node whose turn it is: ranks of a node take them one after another.
+ */
 bool run_pin_in_turn(struct run *run, int turn);
 /* A thread beside the one that measures: where the process might run at first, but not on the CPU that it was pinned
  * to, if there is another. */

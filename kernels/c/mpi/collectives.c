@@ -29,15 +29,15 @@ static const uint64_t lead_min_ns = 20000, lead_first_ns = 200000, lead_max_ns =
 
 struct collective_options {
     struct common_options common;
-    int64_t operation, message_bytes, node_count, ranks_per_node, rank_binding, transport, start, validate, buffers, window_count;
+    int64_t operation, message_bytes, node_count, ranks_per_node, rank_binding, transport, start, validate, buffers,
+        window_count;
 };
 
 static const struct option_row option_rows[] = {
     OPTION_CHOICE_ROW(struct collective_options, operation, collective_names, "the operation, as MPI calls it"),
     OPTION_INTEGER_ROW(struct collective_options, message_bytes, 8, 0, 268435456,
                        "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
-    OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536,
-                       "nodes; 0: as many as there are"),
+    OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536, "nodes; 0: as many as there are"),
     OPTION_INTEGER_ROW(struct collective_options, ranks_per_node, 1, 1, 1024,
                        "ranks on each node, which follow each other; or per_core, per_numa, per_nic, per_gpu, by the "
                        "cluster file's per_node"),

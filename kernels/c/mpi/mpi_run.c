@@ -149,7 +149,8 @@ static bool mpi_report_receive(struct run *run)
     return ok;
 }
 
-/* Of more than two ranks, one of the second node reports for all but rank 0; what made any of them invalid holds for all. */
+/* Of more than two ranks, one of the second node reports for all but rank 0; what made any of them invalid holds for
+ * all. */
 static bool mpi_report(struct run *run)
 {
     int rank = 0, mine, bad = MPI_PROC_NULL, size = 0;

@@ -1,5 +1,5 @@
-/* The engine of MPI kernels: rank 0 is the client, rank 1 the server (with more ranks: the first one of the second node, whose evidence is kept),
- * MPI itself their control channel. */
+/* The engine of MPI kernels: rank 0 is the client, rank 1 the server (with more ranks: the first one of the second
+ * node, whose evidence is kept), MPI itself their control channel. */
 #ifndef HPCQ_MPI_RUN_H
 #define HPCQ_MPI_RUN_H
 
