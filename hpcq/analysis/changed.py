@@ -117,14 +117,14 @@ def tracks(
 
 def tracks_of(
     database: Connection,
-    wanted: Collection[int] | None,
+    wanted: Collection[int],
     metrics: Mapping[str, MetricRow],
     window: Window,
     *,
     boundary: str = "~",
     facts: Sequence[tuple[str, str]] = (),
 ) -> Tracks:
-    """The same of series by their number; None: of all."""
+    """The same of series by their number, as columns."""
     ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
     condition, bound = within(window, facts)
     mark = "x.started_utc >= :boundary"
@@ -169,9 +169,9 @@ def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str
 
 
 def _fetch(
-    database: Connection, wanted: Collection[int] | None, ids: str, condition: str, *, mark: str, bound: Mapping[str, Any]
+    database: Connection, wanted: Collection[int], ids: str, condition: str, *, mark: str, bound: Mapping[str, Any]
 ) -> NDArray[np.void]:
-    """Rows of these series (None: of all) in the form of _ROW: pruned ones first, then in time order.
+    """Rows of these series in the form of _ROW: pruned ones first, then in time order.
 
     condition, mark: SQL on a result x, of which `mark` gives the last column. Read straight from the cursor: a month can be
     a million rows.
@@ -187,7 +187,7 @@ def _fetch(
     cursor = database.cursor()
     cursor.row_factory = None
     found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
-    if wanted is not None and len(wanted) <= _ONE_BY_ONE:
+    if len(wanted) <= _ONE_BY_ONE:
         query = f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {clean} AND {condition} ORDER BY x.started_utc"
         for series in sorted(wanted):
             found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
@@ -195,7 +195,7 @@ def _fetch(
         query = f"SELECT {columns} FROM {joined} WHERE {clean} AND {condition} ORDER BY x.started_utc"
         found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
     rows = np.concatenate(found)
-    return rows if wanted is None else rows[np.isin(rows["series"], np.fromiter(wanted, dtype=np.int64))]
+    return rows[np.isin(rows["series"], np.fromiter(wanted, dtype=np.int64))]
 
 
 def _grouped(fetched: NDArray[np.void]) -> Tracks:

@@ -56,6 +56,7 @@ name: foreign_folder
 summary: A rate that stands in a file.
 shape: client and server
 program: /usr/bin/env
+version: "sleep 60"
 options:
   rate_count: {type: integer, default: 7, minimum: 1, maximum: 9, help: the rate in the file}
 server:

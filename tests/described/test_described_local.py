@@ -65,6 +65,16 @@ def test_its_number_is_a_result_like_any_other(done: LocalDesk) -> None:
     assert kernel["summary"] == "A rate that a test makes up."
 
 
+@pytest.mark.promise("A version command that never answers costs no result: each end waits ten seconds, and warns.")
+def test_a_version_command_that_never_answers_costs_no_result(done: LocalDesk) -> None:
+    [row] = done.rows("SELECT result_id, outcome FROM v_results WHERE kernel = 'foreign_folder'")
+    said = done.rows(f"SELECT message FROM warning WHERE result_id = {row['result_id']} AND name = 'program_version_unknown'")
+    assert row["outcome"] == "measured"
+    assert {one["message"] for one in said} == {
+        f"{end}: its version command: no word within 10 s" for end in ("client", "server")
+    }
+
+
 def test_a_word_of_a_command_is_one_argument_whatever_it_holds(done: LocalDesk) -> None:
     row = of_mode(done, "good", WORD)
     assert row["outcome"] == "measured"

@@ -26,7 +26,7 @@ from hpcq.store.history import MetricRow
 from hpcq.store.selection import Window
 
 _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1"), ("confirms", "i8")])
-_SERIES = np.dtype([("series", "i8"), ("client", "i8"), ("server", "i8")])
+_SERIES = np.dtype([("series", "i8"), ("client", "i8"), ("server", "i8"), ("test", "i8")])
 #: Results of the stretch with this outcome say what became of the test; those that were never tried say nothing.
 _OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": Outcome.INVALID}
 #: The job that measured a suspect again; 0: none of these.
@@ -187,11 +187,11 @@ def _ends(
     several = {node_id for node_id, name in of_node.items() if names_several(name)}
     cursor = database.cursor()
     cursor.row_factory = None
-    numbers = np.fromiter(cursor.execute("SELECT series_id, client_node_id, server_node_id FROM series NOT INDEXED"), _SERIES)
-    # Half a million series have a few tests: each is named once.
+    # Half a million series have a few tests: each is named once. One statement, or a writer may come in between.
     no_of: dict[tuple[Any, ...], int] = {}
-    texts = cursor.execute("SELECT kernel_id, parameters, network, toolchain FROM series NOT INDEXED")
-    no = np.fromiter((no_of.setdefault(row, len(no_of)) for row in texts), np.int64, len(numbers))
+    query = "SELECT series_id, client_node_id, server_node_id, kernel_id, parameters, network, toolchain FROM series"
+    rows = ((*row[:3], no_of.setdefault(row[3:], len(no_of))) for row in cursor.execute(query))
+    numbers = np.fromiter(rows, _SERIES)
     named_tests = [
         (" ".join(part for part in (kernels[kernel_id], *map(str, others)) if part) + f" {metric.name}", str(metric.better))
         if (metric := metrics.get(kernels[kernel_id]))
@@ -205,11 +205,11 @@ def _ends(
         & np.isin(numbers["client"], here)
         & np.isin(numbers["server"], here)
         & ~np.isin(numbers["server"], alone)
-        & np.array([one is not None for one in named_tests], bool)[no]
+        & np.array([one is not None for one in named_tests], bool)[numbers["test"]]
     )
-    numbers, no = numbers[kept], no[kept]
+    numbers = numbers[kept]
     nodes = sorted({of_node[one] for name in ("client", "server") for one in np.unique(numbers[name]).tolist()})
-    of_no = {one: test for one in np.unique(no).tolist() if (test := named_tests[one]) is not None}
+    of_no = {one: test for one in np.unique(numbers["test"]).tolist() if (test := named_tests[one]) is not None}
     tests = sorted(set(of_no.values()))
     node_no, test_no = {one: place for place, one in enumerate(nodes)}, {one: place for place, one in enumerate(tests)}
     place_of = np.full(max(of_node, default=0) + 1, NOBODY, np.int32)
@@ -220,7 +220,7 @@ def _ends(
     if len(numbers):
         client, server = place_of[numbers["client"]], place_of[numbers["server"]]
         server = np.where(numbers["client"] == numbers["server"], NOBODY, server)
-        ends[np.searchsorted(series_ids, numbers["series"])] = np.column_stack([client, server, place_of_test[no]])
+        ends[np.searchsorted(series_ids, numbers["series"])] = np.column_stack([client, server, place_of_test[numbers["test"]]])
     return ends, nodes, tests
 
 

@@ -97,7 +97,9 @@ static bool program_ports(struct run *run, unsigned *const *ports, size_t count)
     return ok;
 }
 
-void program_version(struct run *run)
+/* Asked after the measurement, where nobody waits for an answer of seconds. One that says none is a warning: a change
+ * of it would be in no record. */
+static void program_version(struct run *run)
 {
     struct program_state *state = run->state;
     struct failure failure = {0};
@@ -116,7 +118,6 @@ static bool program_listen(struct run *run)
                words_mention(&state->foreign.client, "{second_port}");
     if (!program_ports(run, ports, two ? 2 : 1))
         return false;
-    program_version(run);
     return program_start(run, &state->foreign.server) && program_ready(run);
 }
 
@@ -124,10 +125,7 @@ static bool program_open(struct run *run)
 {
     if (run->is_server)
         return true;
-    if (!program_known(run))
-        return false;
-    program_version(run);
-    return true;
+    return program_known(run);
 }
 
 static void program_begin(struct run *run)
@@ -189,6 +187,7 @@ static void program_report(struct run *run)
         state->child.ended ? used_s * 1e9 : (double)NAN;
     *(run->is_server ? &common->server_cpu_ratio : &common->client_cpu_ratio) =
         elapsed_s > 0 && state->child.ended ? used_s / elapsed_s : (double)NAN;
+    program_version(run);
     child_json(&state->child, &state->command, state->version.length ? text_string(&state->version) : NULL, &json);
     notes_add(&run->outputs, run->is_server ? "server" : "client", text_string(&json));
     text_free(&json);

@@ -19,7 +19,4 @@ struct program_state {
     uint64_t end_by_ns; /* server: after the stop */
 };
 
-/* Asks the program for its version; one that says none is a warning, since a change of it would be in no record. */
-void program_version(struct run *run);
-
 #endif

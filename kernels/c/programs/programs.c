@@ -269,12 +269,35 @@ void foreign_fill(const struct words *words, const struct places *places, struct
     }
 }
 
+/* A version command must not take itself for a rank: it is started without what a launcher of MPI said. */
+static bool version_start(struct child *child, const struct foreign *foreign, struct failure *failure)
+{
+    static const char *const prefixes[] = {"PMI_", "PMIX_", "OMPI_", "PRTE_", "SLURM_", "HYDRA_", "MPIR_", "MV2_"};
+    size_t count = 0, kept = 0;
+    char **whole = environ;
+    while (whole[count])
+        count++;
+    char **without = memory_new(count + 1, sizeof *without);
+    for (size_t i = 0; i < count; i++) {
+        bool ours = true;
+        for (size_t p = 0; p < sizeof prefixes / sizeof *prefixes && ours; p++)
+            ours = strncmp(whole[i], prefixes[p], strlen(prefixes[p])) != 0;
+        if (ours)
+            without[kept++] = whole[i];
+    }
+    environ = without;
+    bool ok = child_start(child, &foreign->version, NULL, failure);
+    environ = whole;
+    free(without);
+    return ok;
+}
+
 bool foreign_version(const struct foreign *foreign, struct text *version, struct failure *failure)
 {
     struct child child = {0};
     if (!foreign->version.count)
         return true;
-    if (!child_start(&child, &foreign->version, NULL, failure))
+    if (!version_start(&child, foreign, failure))
         return false;
     child_wait(&child, version_limit_s);
     for (size_t i = 0; i < 2 && version->length < VERSION_BYTES_MAX; i++) {

@@ -85,28 +85,6 @@ static bool rank_arguments(struct rank *rank, int argc, char **argv)
     return rank_known(rank);
 }
 
-/* A version command must not take itself for a rank: it is started without what the launcher said. */
-static void rank_version(struct run *run)
-{
-    static const char *const prefixes[] = {"PMI_", "PMIX_", "OMPI_", "PRTE_", "SLURM_", "HYDRA_", "MPIR_", "MV2_"};
-    size_t count = 0, kept = 0;
-    char **whole = environ;
-    while (whole[count])
-        count++;
-    char **without = memory_new(count + 1, sizeof *without);
-    for (size_t i = 0; i < count; i++) {
-        bool ours = true;
-        for (size_t p = 0; p < ROW_COUNT(prefixes) && ours; p++)
-            ours = strncmp(whole[i], prefixes[p], strlen(prefixes[p])) != 0;
-        if (ours)
-            without[kept++] = whole[i];
-    }
-    environ = without;
-    program_version(run);
-    environ = whole;
-    free(without);
-}
-
 /* The ranks of a node take its NUMA nodes in turn; the program inherits CPUs and memory. */
 static void rank_bind(struct rank *rank)
 {
@@ -131,8 +109,8 @@ static bool rank_open(struct rank *rank)
     if (rank->interface && !address_of_interface(rank->interface, AF_UNSPEC, &run->local, &run->failure))
         return false;
     run->evidence = evidence_new(&run->local, rank->interface);
-    if (!run->is_server)
-        rank_version(run);
+    if (run->is_server) /* the first rank asks for all */
+        words_free(&state->foreign.version);
     gethostname(host, sizeof host - 1);
     run_grant_text(run, "host_name", host);
     rank_bind(rank);
