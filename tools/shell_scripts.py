@@ -30,7 +30,7 @@ WRITTEN = (
     "tools/fast_tests",
     "tools/packages",
     "tools/run_tests",
-    "hpcq/scheduler/local/localq.sh",
+    "hpcq/scheduler/localq.sh",
 )
 #: A head defines names that only some bodies use, and a body sets names that only some heads read.
 #: Single quotes keep text that another shell expands; a site's own profile is not available here.

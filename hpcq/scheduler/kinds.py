@@ -1,4 +1,4 @@
-"""All kinds of scheduler. Only this module names them: a new kind is a package and one line here, or a plug-in.
+"""All kinds of scheduler. Only this module names them: a new kind is a module or package, and one line here, or a plug-in.
 
 DESCRIPTIONS["pbs"]                   what the definition checks cluster files against
 make("pbs", transport, settings)      the scheduler itself

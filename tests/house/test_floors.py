@@ -225,14 +225,14 @@ RELATIVES = {"pbs": ("torque",), "torque": ("pbs",)}
 @pytest.mark.promise("Nothing outside a scheduler's package knows its words.")
 @pytest.mark.parametrize("kind", sorted(WORDS))
 def test_a_scheduler_is_one_package(kind: str) -> None:
-    """Whoever adds a scheduler writes one package: nothing outside knows the words of another one."""
+    """Whoever adds a scheduler writes one module or package: nothing outside knows the words of another one."""
     words, examples = WORDS[kind]
     strangers = [
         f"{name}:{number}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*"))
         if path.suffix in {".py", ".sh", ".j2"}
         and (name := path.relative_to(PACKAGE).as_posix()) not in {"scheduler/kinds.py", *examples}
-        and not name.startswith((f"scheduler/{kind}/", *(f"scheduler/{one}/" for one in RELATIVES.get(kind, ()))))
+        and not name.startswith(tuple(f"scheduler/{one}{end}" for one in (kind, *RELATIVES.get(kind, ())) for end in "/."))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if re.search(words, line, re.IGNORECASE)
     ]
@@ -255,10 +255,10 @@ def test_nothing_asks_which_kind_of_scheduler_it_has() -> None:
     assert found == []
 
 
-def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:
+def test_every_kind_of_scheduler_has_its_module_and_its_head() -> None:
     templates = PACKAGE.parent / "templates"
     for kind, description in DESCRIPTIONS.items():
-        assert (PACKAGE / "scheduler" / kind / "__init__.py").is_file()
+        assert f"hpcq.scheduler.{kind}" in modules()
         assert description.kind == kind
         head = (templates / description.head_template).read_text(encoding="utf-8")
         head += "".join((templates / name).read_text() for name in re.findall(r'{% include "(\w+\.start\.j2)"', head))

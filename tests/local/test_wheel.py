@@ -63,7 +63,7 @@ def test_what_the_wheel_carries(wheel: Path) -> None:
         "workflow/Snakefile",
     ):
         assert f"hpcq/data/{name}" in names
-    assert {"hpcq/scheduler/local/localq.sh", "hpcq/store/results.db.schema"} <= names
+    assert {"hpcq/scheduler/localq.sh", "hpcq/store/results.db.schema"} <= names
     strangers = [name for name in names if "__pycache__" in name or name.endswith((".o", ".pyc")) or "/build/" in name]
     assert strangers == []
 

@@ -15,8 +15,7 @@ import pytest
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import SchedulerError
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.torque import Torque
-from hpcq.scheduler.torque.scheduler import read_node, read_report, read_xml
+from hpcq.scheduler.torque import Torque, read_node, read_report, read_xml
 from hpcq.scheduler.types import JobState, NodeCondition, QueueQuery, SchedulerSettings
 from hpcq.transport import Completed, Here
 from tests.local.local_desk import LocalDesk

@@ -3,7 +3,6 @@
 For OpenPBS from 18.1, and for PBS Professional from 18.2.
 """
 
-from hpcq.scheduler.pbs.description import DESCRIPTION
-from hpcq.scheduler.pbs.scheduler import Pbs
+from hpcq.scheduler.pbs.scheduler import DESCRIPTION, Pbs
 
 __all__ = ["DESCRIPTION", "Pbs"]

@@ -11,8 +11,25 @@ from pathlib import Path
 
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.description import Description, SharedKey
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, NodeState, Submission, Submitted
 from hpcq.transport import Completed, quote
+
+DESCRIPTION = Description(
+    kind="local",
+    title="the local queue",
+    keys=(),
+    takes=frozenset({SharedKey.NODES}),
+    found_by="",
+    head_template="local.directives.j2",
+    default_mpi_launch=("mpirun", "-np", "2"),
+    default_interface="lo",
+    default_nodes=("local-1", "local-2"),
+    poll_interval_s=0.5,
+    poll_interval_min_s=0.0,
+    filesystem_delay_s=1.0,
+    here_only=True,
+)
 
 _PROGRAM = Path(__file__).with_name("localq.sh")
 
