@@ -113,10 +113,12 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]", re.ASCII)
 #: CPU time for one output of at most 4 MiB: a thousand times what the delivered descriptions take.
 _READ_S = 5.0
 #: What would make a number that ends or begins here a part of a longer one: 12 of 12.5, 5 of 12.5, 3 of -3.
-_GOES_ON = re.compile(r"\d|[.,]\d|[eE][-+]?\d", re.ASCII)
+_GOES_ON = re.compile(r"\d|[.,]\d|[eE][-+]?\d|\n(?=.*\d)[-+.\deE]+[ \t]*(?:\n|\Z)", re.ASCII)
 _WENT_BEFORE = re.compile(r"[\d.]\Z|\d,\Z|(?:\A|[\s=:(\[])[-+]\Z", re.ASCII)
 #: The same where commas separate fields.
-_GOES_ON_IN_FIELD = re.compile(r"\d|\.\d|[eE][-+]?\d", re.ASCII)
+_GOES_ON_IN_FIELD = re.compile(r"\d|\.\d|[eE][-+]?\d|\n(?=.*\d)[-+.\deE]+[ \t]*(?:\n|\Z)", re.ASCII)
+#: The same where an expression ends with the number: 12 of 12K, 1 of 1_0, 0 of 0x1F.
+_WORD_GOES_ON = re.compile(r"[\w%*]")
 _WENT_BEFORE_IN_FIELD = re.compile(r"[\d.]\Z|(?:\A|[\s=:(\[,])[-+]\Z", re.ASCII)
 
 
@@ -144,6 +146,8 @@ def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> R
     try:
         with cpu_limit(_READ_S):
             return _read(described, _plain(text), sizes)
+    except UserError as error:  # numbers that a template of the description cannot compute with
+        raise UnreadableError(error.message) from None
     except TimeoutError:
         raise UnreadableError(f"output: its regular expressions take more than {_READ_S:g} s: must be less") from None
 
@@ -181,7 +185,32 @@ def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
             found.metrics[size] = _metrics(described, text, parsed, cells)
         except UnreadableError as error:
             found.complaints[size] = str(error)
+    for size, metrics in found.metrics.items():
+        shown_size = size if size is not None else sizes[0] if sizes else None
+        _check_relations(described, metrics if shown_size is None else {**metrics, SIZE_OPTION: shown_size})
     return found
+
+
+def _check_relations(described: Described, values: Mapping[str, float]) -> None:
+    """What must hold between the numbers of one row, those relations of which it has all numbers."""
+    for words, template in described.must_hold:
+        names = names_held(described, template)
+        if names <= values.keys() and not holds(described, template, values):
+            told = ", ".join(f"{name} {values[name]:g}" for name in sorted(names))
+            raise UnreadableError(f"output: {told}: must be numbers of which holds: {words}")
+
+
+def holds(described: Described, template: str, values: Mapping[str, float]) -> bool:
+    """Whether a template of `must_hold` is True. Raises UserError for one that is neither True nor False."""
+    said = render_text(template, values, described.path)
+    if said not in {"True", "False"}:
+        raise UserError(f"{described.path}: must_hold: renders to {said!r}: must be True or False")
+    return said == "True"
+
+
+def names_held(described: Described, template: str) -> set[str]:
+    """The metrics, and the size, that a template of `must_hold` names."""
+    return {SIZE_OPTION, *(one.metric for one in described.readings)} & set(re.findall(r"\w+", template))
 
 
 def _check_title(described: Described, text: str) -> None:
@@ -263,12 +292,13 @@ def _regex_value(one: Reading, text: str) -> float | None:
 def _whole_number(one: Reading, text: str, match: re.Match[str]) -> float:
     """The number of the first group. `rate = (\\d+)` in `rate = 12.5` is not 12."""
     number = read_number(match[1] or "", one.metric)
-    before, after = text[max(0, match.start(1) - 2) : match.start(1)], text[match.end(1) : match.end(1) + 3]
+    before, end = text[max(0, match.start(1) - 2) : match.start(1)], match.end(1)
     goes_on, went_before = _GOES_ON, _WENT_BEFORE
     if one.comma_separates:
         goes_on, went_before = _GOES_ON_IN_FIELD, _WENT_BEFORE_IN_FIELD
-    if goes_on.match(after) or went_before.search(before):
-        around = f"{before}{match[1]}{after}".strip()
+    in_a_word = end == match.end() and _WORD_GOES_ON.match(text, end)
+    if goes_on.match(text, end) or in_a_word or went_before.search(before):
+        around = f"{before}{match[1]}{text[end : end + 3]}".strip()
         raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: must be a whole number of it")
     return number
 
@@ -416,8 +446,11 @@ def _table_rows(described: Described, text: str, found: Read) -> list[list[str]]
             rows.append(["" if place is None else cells[place] for place in places])
         elif cells:
             _say(found, [line])
-            if is_row and _NUMBER.fullmatch(cells[0]) and not found.misfit:
-                found.misfit = f"table: {len(cells)} fields for {count} columns: {shown(line.strip())}: must be {count}"
+            if is_row and _NUMBER.fullmatch(cells[0]):
+                misfit = f"table: {len(cells)} fields for {count} columns: {shown(line.strip())}: must be {count}"
+                if rows and all(map(_NUMBER.fullmatch, cells)):  # the rest of a row that something broke
+                    raise UnreadableError(misfit)
+                found.misfit = found.misfit or misfit
     return rows
 
 
@@ -718,11 +751,11 @@ def _option(row: Mapping[str, Any]) -> Option:
 def _described(row: Mapping[str, Any]) -> Described:
     server, table, sizes = row["server"], row["table"], row["sizes"]
     lists = {key: tuple(row[key]) for key in ("modules", "exit_codes", "failure_words", "sends_at_least", "title")}
+    lists |= {key: tuple(map(tuple, row[key])) for key in ("files", "must_hold")}
     return Described(
         **{
             **row,
             **lists,
-            "files": tuple(map(tuple, row["files"])),
             "shape": Shape(row["shape"]),
             "server": server and Server(**{**server, "ready": ReadySign(server["ready"])}),
             "table": table and _table(table),

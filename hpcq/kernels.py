@@ -186,6 +186,8 @@ class Described:
     #: An expression that matches in whole outputs only. Empty: every one counts as whole.
     finished: str = ""
     said: tuple[OptionSaid, ...] = ()
+    #: What the numbers of each row say of each other, in words, and as a template over metrics and size that is True then.
+    must_hold: tuple[tuple[str, str], ...] = ()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

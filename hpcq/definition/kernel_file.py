@@ -39,9 +39,11 @@ from hpcq.described import (
     check_limit,
     check_sent,
     check_sizes,
+    holds,
     index_text,
     is_path,
     limit_s,
+    names_held,
     programs_text,
     sent_at_least,
     sizes,
@@ -335,6 +337,11 @@ class KernelFile(Section):
     )
     metrics: dict[SmallName, MetricSection] = Field(
         min_length=1, description="What is read, by name; the first is the main one."
+    )
+    must_hold: dict[Some, Template] = Field(
+        default={},
+        description="What the numbers say of each other: in words, and as a template over metrics and message_bytes that is"
+        " True then. Else the whole output is refused.",
     )
 
 
@@ -658,6 +665,7 @@ def _described(file: KernelFile, path: str) -> Described:
             for name, one in file.options.items()
             if one.said is not None
         ),
+        must_hold=tuple(file.must_hold.items()),
     )
 
 
@@ -696,6 +704,16 @@ def _try(kernel: Kernel, document: Document, *, stored: bool) -> None:
         except UserError as error:
             said = error.message.removeprefix(f"{described.path}: ").removeprefix(f"{key}: ")
             document.complain((key,), said, error.hint)
+    for words, template in described.must_hold if not stored else ():
+        names = names_held(described, template)
+        if not names - {SIZE_OPTION}:
+            document.complain(("must_hold", words), "names no metric: must be a template over metrics and message_bytes")
+            continue
+        try:
+            holds(described, template, dict.fromkeys(names, 1))
+        except UserError as error:
+            said = error.message.removeprefix(f"{described.path}: ").removeprefix("must_hold: ")
+            document.complain(("must_hold", words), said, error.hint)
     if document.complaints:
         return
     try:

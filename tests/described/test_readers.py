@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from hpcq import assets
 from hpcq.definition.kernel_file import kernel_of
-from hpcq.described import Read, UnreadableError, failure_said, read_output, sizes
+from hpcq.described import Read, UnreadableError, failure_said, read_output, sizes, sizes_in
 from hpcq.errors import UserError
 from hpcq.kernels import Described, Kernel, complete, own_kernels
 from tests.described.descriptions import RATE
@@ -77,6 +78,11 @@ def imb(banner: str) -> str:
     return text.replace("Intel (R) MPI Benchmarks 2018 Update 1", banner)
 
 
+def in_mebibytes(text: str) -> str:
+    """The same table as a version before 2018 wrote it."""
+    return re.sub(r"(?m)^( +\d+ +\d+ +\S+ +)(\S+)$", lambda row: f"{row[1]}{float(row[2]) / 1.048576:.2f}", text)
+
+
 @pytest.mark.promise("IMB's Mbytes are 2^20 bytes where its banner is of 2017 or before; without a banner there is no rate.")
 @pytest.mark.parametrize(
     ("banner", "megabyte"),
@@ -89,8 +95,13 @@ def imb(banner: str) -> str:
     ],
 )
 def test_the_megabyte_of_imb(banner: str, megabyte: float) -> None:
-    found = read("imb_pingpong", imb(banner), size_log_max_count=6)
-    assert found.metrics[64]["throughput_bps"] == pytest.approx(385.68 * 8 * megabyte)
+    text, other = imb(banner), in_mebibytes(imb(banner))
+    text, other = (other, text) if megabyte == 2**20 else (text, other)
+    found = read("imb_pingpong", text, size_log_max_count=6)
+    assert found.metrics[64]["throughput_bps"] == pytest.approx(385.68 * 8e6, rel=1e-4)
+    assert refused("imb_pingpong", other, size_log_max_count=6).endswith(
+        "must be numbers of which holds: throughput_bps is message_bytes over half_round_trip_ns"
+    )
     assert "its unit is unknown" in refused("imb_pingpong", imb("Benchmarks"), size_log_max_count=6)
 
 
@@ -137,6 +148,95 @@ def test_a_title_without_a_name_is_refused() -> None:
         kernel_of(file, "foreign_rate.yaml", own_kernels())
 
 
+@pytest.mark.promise("The output of another test of a suite, whose table looks the same, is refused by its title.")
+@pytest.mark.parametrize(("of", "title"), [("osu_bw", "MPI_Get Bandwidth"), ("osu_latency", "MPI_Put Latency")])
+def test_a_one_sided_test_of_osu_is_another_test(of: str, title: str) -> None:
+    text = (FOLDER / of / "7.4.txt").read_text("utf-8")
+    assert text.count("# OSU MPI ") == 1
+    plain = "# OSU MPI " + title.split()[1]
+    assert refused(of, text, message_bytes_max=1024) == ""
+    for gpu in ("# OSU MPI-CUDA ", "# OSU MPI-ROCM "):
+        assert refused(of, text.replace("# OSU MPI ", gpu), message_bytes_max=1024) == ""
+    other = text.replace(plain, f"# OSU {title}")
+    assert refused(of, other, message_bytes_max=1024).startswith(f"output: it is of {title!r}: ")
+
+
+#: Two columns of numbers by description: what a version that wrote them in the other order would give.
+SWAPPED = {
+    "imb_pingpong": ("2018.1.txt", 1, 2, {"size_log_max_count": 6}),
+    "imb_pingping": ("2018.1.txt", 1, 2, {"size_log_max_count": 6}),
+    "imb_allreduce": ("2018.1.txt", 1, 2, {"size_log_max_count": 6}),
+    "osu_mbw_mr": ("7.4.txt", 1, 2, {"message_bytes_max": 1024}),
+    "osu_allreduce": ("5.7-full.txt", 1, 2, {"message_bytes_max": 8}),
+    "perftest_write_bw": ("dgx-spark.txt", 3, 4, {}),
+    "perftest_send_bw": ("roce.txt", 3, 4, {}),
+    "perftest_read_bw": ("roce.txt", 3, 4, {}),
+    "perftest_write_lat": ("soft-roce.txt", 2, 3, {}),
+    "perftest_send_lat": ("roce.txt", 2, 3, {}),
+    "perftest_read_lat": ("roce.txt", 2, 3, {}),
+    "nccl_all_reduce": ("2.17.9.txt", 1, 5, {"message_bytes_min": 1 << 30, "message_bytes_max": 1 << 33}),
+}
+
+
+def swapped(text: str, one: int, two: int) -> str:
+    """The text with two fields of each row exchanged."""
+    lines = text.split("\n")
+    for no, cells in enumerate(line.split() for line in text.split("\n")):
+        if len(cells) > two and all(re.fullmatch(r"[-+.\deE]+", cell) for cell in (cells[0], cells[one], cells[two])):
+            cells[one], cells[two] = cells[two], cells[one]
+            lines[no] = "  ".join(cells)
+    return "\n".join(lines)
+
+
+@pytest.mark.promise("Where a program's numbers tell the same thing twice, an output in which they disagree is refused.")
+@pytest.mark.parametrize("name", SWAPPED)
+def test_columns_in_another_order_are_refused_where_numbers_tell_it(name: str) -> None:
+    file, one, two, options = SWAPPED[name]
+    text = (FOLDER / name / file).read_text("utf-8")
+    row = re.search(r"(?m)^ *(\d+) +\d+ ", text)
+    if name.startswith("perftest") and row is not None:
+        options = {"message_bytes": int(row[1])}
+    assert refused(name, text, **options) == ""
+    assert "must be numbers of which holds: " in refused(name, swapped(text, one, two), **options)
+
+
+@pytest.mark.promise("Where a program's numbers tell the same thing twice, an output in which they disagree is refused.")
+def test_a_reduce_scatter_of_old_nccl_tests_is_no_all_reduce() -> None:
+    """Neither title nor columns tell them apart before 2.13: only that a reduce-scatter's bus bandwidth is the smaller one."""
+    row = "  8589934592     268435456     float     sum    32464  264.60  231.52    N/A    32498  264.32  231.28    N/A\n"
+    text = f"#       {'  '.join(NCCL)}\n{NCCL_UNITS}{row}# Out of bounds values : 0 OK\n"
+    sizes_read = {"message_bytes_min": 1 << 33, "message_bytes_max": 1 << 33}
+    assert "bus_throughput_bps is once to twice message_bytes over operation_mean_ns" in refused(
+        "nccl_all_reduce", text, **sizes_read
+    )
+    all_reduce = text.replace("231.52", "463.05").replace("231.28", "462.56")
+    assert refused("nccl_all_reduce", all_reduce, **sizes_read) == ""
+
+
+@pytest.mark.promise("Where a program's numbers tell the same thing twice, an output in which they disagree is refused.")
+def test_a_table_of_osu_is_none_of_netpipe() -> None:
+    """Both have three columns of numbers, and NetPIPE's has no heading."""
+    text = (FOLDER / "osu_mbw_mr" / "7.4.txt").read_text("utf-8")
+    found = described("netpipe_tcp")
+    with pytest.raises(UnreadableError, match="throughput_bps is message_bytes over half_round_trip_ns"):
+        read_output(found, text, sizes_in(found, text))
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ 1 == 1 }}", "names no metric: must be a template over metrics and message_bytes"),
+        ("{{ rate_bps }}", "renders to '1': must be True or False"),
+        ("{{ rate_bps > other }}", "'other' is undefined"),
+    ],
+)
+def test_what_must_hold_is_checked_with_the_description(template: str, said: str) -> None:
+    file = RATE.replace("PYTHON", "sh") + f'must_hold: {{it is small: "{template}"}}\n'
+    with pytest.raises(UserError) as refusal:
+        kernel_of(file, "foreign_rate.yaml", own_kernels())
+    assert said in refusal.value.message
+
+
 @pytest.mark.promise("A table with a column more is read by its headings; a row with a field more says so.")
 def test_a_column_more_or_less() -> None:
     row = ["65536", "5000", "368.67", "368.48", "0.702829"]
@@ -179,13 +279,13 @@ def test_the_table_of_another_test_of_nccl_tests_is_refused() -> None:
 )
 def test_columns_of_other_versions_move_no_number(added: list[str], data: st.DataObject) -> None:
     """Whatever columns stand between, each number is that below its heading."""
-    columns = dict(zip(PERFTEST, ("65536", "5000", "200.5", "100.25", "0.5"), strict=True))
+    columns = dict(zip(PERFTEST, ("65536", "5000", "200.5", "131.072", "0.25"), strict=True))
     headings = list(PERFTEST)
     for one in added:
         headings.insert(data.draw(st.integers(4, len(headings))), one)
     cells = [columns.get(one, "7.75") for one in headings]
     found = read("perftest_write_bw", perftest(headings, cells)).metrics[None]
-    assert found == {"throughput_bps": 100.25e9, "throughput_peak_bps": 200.5e9, "message_rate_pps": 0.5e6}
+    assert found == {"throughput_bps": 131.072e9, "throughput_peak_bps": 200.5e9, "message_rate_pps": 0.25e6}
     lost = data.draw(st.integers(0, len(cells) - 1))
     fewer = refused("perftest_write_bw", perftest(headings, cells[:lost] + cells[lost + 1 :]))
     assert fewer.startswith(f"table: {len(cells) - 1} fields for {len(cells)} columns: ")

@@ -87,6 +87,26 @@ def test_what_terminals_and_editors_add_changes_no_number(sample: Sample) -> Non
         assert sample.read(text) == plain
 
 
+LAST_NUMBER = re.compile(r"(?m)[\d.]{2,}(?:[eE][-+]?\d+)?$")
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A line of a program's output that is broken within a number gives the number of the whole line, or none.")
+@pytest.mark.parametrize(
+    "sample", [one for one in GOOD if "rows" in one.row and LAST_NUMBER.search(one.text)], ids=lambda one: one.title
+)
+def test_no_broken_line_gives_another_number(sample: Sample) -> None:
+    """Terminals and schedulers break long lines; another process writes a line end between."""
+    whole = rows_of(sample.read())
+    for number in LAST_NUMBER.finditer(sample.text):
+        for at in {number.start() + 1, (number.start() + number.end()) // 2, number.end() - 1} - {number.start(), number.end()}:
+            try:
+                found = sample.read(sample.text[:at] + "\n" + sample.text[at:])
+            except UnreadableError:
+                continue
+            assert found.complaints or rows_of(found) == whole, sample.text[max(0, at - 60) : at + 20]
+
+
 COMMAS = "\n    comma_separates: true"
 
 
@@ -111,6 +131,12 @@ def said_of(how: str, text: str) -> str | float:
         (r"regex: 'rate = (\d+)'", "rate = 12.5 Mbit/s\n", "reads 12 of '= 12.5'"),
         (r"regex: 'rate = (\d+)'", "rate = 1,250 Mbit/s\n", "reads 1 of '= 1,25'"),
         (r"regex: 'rate = (\d+)'", "rate = 1e3 Mbit/s\n", "reads 1 of '= 1e3'"),
+        (r"regex: 'rate = (\d+)'", "rate = 12\n34\n", "reads 12 of '= 12\\n34'"),
+        (r"regex: 'rate = (\d+)'", "rate = 12\n34 others\n", 12e6),
+        (r"regex: 'rate = (\d+)'", "rate = 12K\n", "reads 12 of '= 12K'"),
+        (r"regex: 'rate = (\d+)'", "rate = 0x1F\n", "reads 0 of '= 0x1F'"),
+        (r"regex: 'rate = (\d+)'", "rate = 1_000\n", "reads 1 of '= 1_00'"),
+        (r"regex: 'rate = (\d+)M'", "rate = 12Mbit/s\n", 12e6),
         (r"regex: '(\d+) Mbit/s'", "12.5 Mbit/s\n", "reads 5 of '2.5 Mb'"),
         (r"regex: 'rate = (\S+)'", "rate = \u0661\u0662 Mbit/s\n", "must be a number"),
         (r"regex: '^a,(\d+),'", "a,12,7\n", "reads 12 of 'a,12,7'"),
