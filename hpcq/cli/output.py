@@ -109,9 +109,9 @@ def as_mapping(row: object) -> Mapping[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------------
 # Tables for terminals of any width: never a value cut off, no line longer than the terminal.
 #
-# If the terminal is too narrow, in this order: values that are the same in all rows move above them, columns move
-# together, long words fold within their column, rows that share values stand below these, and at last each row becomes a
-# block of lines.
+# If the terminal is too narrow, in this order: values that are the same in all rows move above them, of columns with the
+# same numbers one remains, columns move together, long words fold within their column, rows that share values stand below
+# these, and at last each row becomes a block of lines.
 
 
 #: Characters between two columns.
@@ -140,6 +140,8 @@ def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None,
         same = [one for one in columns if len({cell(one, row) for row in fields}) == 1]
         columns = [one for one in columns if one not in same] or columns
         words = [f"{head(one)} {cell(one, fields[0])}" for one in same if cell(one, fields[0])]
+        columns, twins = _without_twins(columns, fields)
+        words += [f"{' and '.join(others)} as {one}" for one, others in twins.items()]
         yield Text(", ".join(words))
     gap = _GAP if _width(fields, columns, _GAP) <= width else 1
     fold = _width(fields, columns, gap) > width
@@ -154,6 +156,23 @@ def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None,
     if gap == 1:
         table.padding = (0, 0, 0, 0)
     yield table
+
+
+def _without_twins(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> tuple[list[Column], dict[str, list[str]]]:
+    """Of columns of numbers that agree in every row, as the lowest, median and highest of one value do, the first.
+
+    And the heads of those left out, by the head of the one that stands for them.
+    """
+    first: dict[tuple[str, ...], Column] = {}
+    twins: dict[str, list[str]] = {}
+    kept = []
+    for one in columns:
+        stands = first.setdefault(tuple(cells(one, rows)), one) if _numeric(one, rows) else one
+        if stands is one:
+            kept.append(one)
+        else:
+            twins.setdefault(head(stands), []).append(head(one))
+    return kept, twins
 
 
 def _runs(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[list[Mapping[str, Any]]]:

@@ -47,6 +47,12 @@ def disturb(made: History, run_name: str, *repetitions: int) -> None:
             )
 
 
+def disturb_all(made: History, run_name: str) -> None:
+    with closing(sqlite3.connect(made.database)) as database, database:
+        every = "SELECT result_id FROM v_results WHERE run = ?"
+        database.execute(f"UPDATE result SET disturbed = 1 WHERE result_id IN ({every})", (run_name,))
+
+
 def slow_repetition(made: History, run_name: str, repetition: int, level: float = 0.5) -> None:
     with closing(sqlite3.connect(made.database)) as database, database:
         database.execute(
@@ -130,6 +136,22 @@ def test_a_baseline_rests_on_undisturbed_values(tmp_path: Path) -> None:
     assert found["n2"].verdict is Verdict.INCONCLUSIVE
     assert found["n2"].reason == "baseline good has 2 undisturbed values of this test and pair: 3 are needed"
     assert found["n4"].verdict is Verdict.PASS
+
+
+@pytest.mark.promise("`hpcq baseline set` warns of a run that was measured mostly beside other work.")
+@pytest.mark.heavy
+def test_a_run_beside_other_work_is_no_quiet_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = History(tmp_path)
+    quiet = made.night(-3, repetitions=3)
+    busy = made.night(-2, repetitions=3, counters=OTHER_WORK)
+    assert run(["baseline", "set", "good", quiet, "--db", str(made.database)]) == 0
+    assert "beside other work" not in capsys.readouterr().err
+    assert run(["baseline", "set", "good", busy, "--db", str(made.database)]) == 0
+    said = capsys.readouterr().err
+    assert f"warning: alpha: {busy}: 3 of 6 results were measured beside other work" not in said
+    disturb_all(made, busy)
+    assert run(["baseline", "set", "good", busy, "--db", str(made.database)]) == 0
+    assert f"{busy}: 6 of 6 results were measured beside other work" in capsys.readouterr().err
 
 
 @pytest.mark.promise("The page passes no run that was measured beside other work.")

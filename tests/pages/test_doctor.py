@@ -6,6 +6,7 @@ import datetime as dt
 import fcntl
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -61,9 +62,17 @@ def test_all_is_well(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finished(home)
     assert run(["doctor", "--json"]) == 0
     areas = {one["area"]: one["state"] for one in json.loads(capsys.readouterr().out)}
-    assert areas == dict.fromkeys(("installation", "runs", "database", "judgement", "disk"), "ok")
+    assert areas == dict.fromkeys(("installation", "runs", "database", "disk"), "ok") | {"judgement": "note"}
     assert run(["doctor"]) == 0
     assert "1 run, all finished and loaded" in capsys.readouterr().out
+
+
+@pytest.mark.promise("`hpcq doctor` says how many nodes are judged: too few jobs are a note, not ok.")
+def test_nodes_with_too_few_jobs_are_no_good_nodes(home: Path) -> None:
+    finished(home)
+    (found,) = (one for one in examine(Places(home / "results.db", home / "runs"), NOW) if one.area == "judgement")
+    assert found.state == "note"
+    assert re.match(r"0 of 2 nodes judged as of .*: 2 with too few jobs", found.found), found.found
 
 
 def test_nothing_here_yet(home: Path) -> None:

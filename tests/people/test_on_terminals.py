@@ -137,6 +137,23 @@ def test_rows_share_what_they_have_in_common() -> None:
     assert sum("round_trip_p50_ns" in line for line in lines) == 1
 
 
+@pytest.mark.promise("Where every test was measured once, a narrow terminal shows its value once, and each row on a line.")
+def test_numbers_that_agree_in_all_rows_stand_once() -> None:
+    rows: list[dict[str, object]] = [
+        {"kernel": f"kernel_of_some_length_{k}", "metric": f"metric_{k}_p50_ns", "client": "node-a", "server": "node-b"}
+        | {"median": 1e6 + k * 1e5, "lowest": 1e6 + k * 1e5, "highest": 1e6 + k * 1e5, "n": 1, "unit": "ns"}
+        for k in range(9)
+    ]
+    numbers = (Column(name, unit_field="unit") for name in ("median", "lowest", "highest"))
+    columns = (*(Column(name) for name in ("kernel", "client", "server", "metric")), *numbers, Column("n"))
+    first, table = fitted(rows, columns, None, width=60)
+    assert str(first) == "client node-a, server node-b, n 1, lowest and highest as median"
+    assert [str(one.header) for one in table.columns] == ["kernel", "metric", "median"]  # type: ignore[union-attr]
+    rows[3]["lowest"] = 9e5
+    first, *_ = fitted(rows, columns, None, width=60)
+    assert str(first) == "client node-a, server node-b, n 1, highest as median"
+
+
 @pytest.mark.promise("Sentences break at words on a terminal, below the column in which they began; elsewhere they stay whole.")
 def test_sentences_break_at_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")

@@ -24,7 +24,7 @@ from hpcq.judge.values import NOBODY, Floats, Night, Outcome, Test, Values
 from hpcq.kernels import Better
 from hpcq.nodelist import natural
 from hpcq.scheduler.administration import Upkeep
-from hpcq.store import ledger, selection
+from hpcq.store import ledger, query, selection
 from hpcq.store.database import Connection, reading
 from hpcq.store.read.evidence_queries import Flaw, flaws_in
 from hpcq.store.read.judged_values import hardware_of
@@ -408,7 +408,8 @@ LINK_SHARE_TOLD = 0.5
 
 
 def weak_in(database: Path, runs: Sequence[str]) -> list[str]:
-    """What is wrong with these runs as a baseline: who is slower than its class in them, and how far from its link a test is.
+    """What is wrong with these runs as a baseline: who is slower than its class in them, how far from its link a test is, and
+    whether most of it was measured beside other work.
 
     Nothing is compared with earlier runs: the nodes of one class are each other's measure.
     """
@@ -430,6 +431,19 @@ def weak_in(database: Path, runs: Sequence[str]) -> list[str]:
         ]
         with reading(database) as connection:
             found += _below_the_link(connection, cluster, runs)
+            found += _beside_other_work(connection, cluster, runs)
+    return found
+
+
+def _beside_other_work(database: Connection, cluster: str, runs: Sequence[str]) -> list[str]:
+    """One line per run of which most was measured beside other work: everything later looks better than it."""
+    found = []
+    for run in runs:
+        total = sum(one.measured_count for one in query.runs(database, run) if one.cluster == cluster)
+        disturbed = query.disturbed_count(database, Selection(run=run, cluster=cluster))
+        if 2 * disturbed > total:
+            counted = f"{disturbed} of {total} results were measured beside other work"
+            found.append(f"{cluster}: {run}: {counted}: what is compared with them looks fine")
     return found
 
 

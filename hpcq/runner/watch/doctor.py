@@ -292,6 +292,7 @@ def _judgement(path: Path) -> Iterator[Checkup]:
     """What a person is told of the machines: worth knowing here, and no fault of the installation."""
     from hpcq.analysis.gates import failed_gates, failed_lines
     from hpcq.analysis.standing import bounds_of, standings
+    from hpcq.judge.causes import Judged, Thing
     from hpcq.store.database import reading
     from hpcq.store.query import names
 
@@ -306,8 +307,13 @@ def _judgement(path: Path) -> Iterator[Checkup]:
         here = [gate for gate in failed if gate.verdict.series.cluster == one.cluster]
         for line in failed_lines(here):
             yield Checkup("judgement", one.cluster, "note", line, f"hpcq results {here[0].run}")
-        if not one.causes and not here:
-            yield Checkup("judgement", one.cluster, "ok", f"nothing is told or suspected as of {one.newest_run}")
+        counts = Counter(covered.judged for covered in one.coverage if covered.thing is Thing.NODE)
+        known = f"{counts[Judged.JUDGED]} of {counts.total()} nodes judged as of {one.newest_run}"
+        words = {Judged.TOO_FEW_JOBS: "with too few jobs", Judged.NOT_MEASURED: "not measured"}
+        if left := ", ".join(f"{counts[why]} {said}" for why, said in words.items() if counts[why]):
+            yield Checkup("judgement", one.cluster, "note", f"{known}: {left}", "hpcq nodes")
+        elif not one.causes and not here:
+            yield Checkup("judgement", one.cluster, "ok", f"{known}: nothing is told or suspected")
 
 
 def _locks(folder: Path) -> Checkup:
