@@ -37,6 +37,7 @@ class MeasuredSeries(MetricOfTest):
     lost_reason: str = ""
     left_out_count: int = 0
     disturbed: bool = False
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,7 @@ class Peers:
 
 def _test(series: MeasuredSeries, alike: tuple[str | None, str | None]) -> str:
     """What peers have in common."""
-    test = (series.cluster, series.kernel, series.metric, alike)
+    test = (series.cluster, series.kernel, series.metric, series.network, alike)
     return f"{test} {sorted((name, str(value)) for name, value in series.parameters.items())}"
 
 
@@ -366,7 +367,8 @@ def is_reverse(series: MeasuredSeries, other: MeasuredSeries) -> bool:
     """Whether the other series is the same test of the same two nodes, with the data in the other direction."""
     direction = series.parameters.get("direction")
     turned = {**series.parameters, "direction": _OTHER_WAY[direction]} if direction in _OTHER_WAY else None
-    same_test = (series.cluster, series.kernel, series.metric) == (other.cluster, other.kernel, other.metric)
+    tests = [(one.cluster, one.kernel, one.metric, one.network) for one in (series, other)]
+    same_test = tests[0] == tests[1]
     swapped = (series.client, series.server) == (other.server, other.client) and series.parameters == other.parameters
     other_direction = (series.client, series.server) == (other.client, other.server) and turned == other.parameters
     return same_test and (swapped or other_direction)

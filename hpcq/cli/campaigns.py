@@ -205,7 +205,8 @@ def _ended_line(one: EndedTest) -> str:
         outcome = "undecided, other work was there" if one.share.disturbed else outcome
         percent = f"{100 * one.share.ratio:.0f} % of {one.share.source}"
         shown = f"{units.human_of(one.metric, one.value)}, {percent}: {outcome}"
-    return visible(f"{one.cluster}: {one.client} > {one.server}: {one.kernel}{size}: {shown}")
+    over = f" over {one.over}" if one.over else ""
+    return visible(f"{one.cluster}: {one.client} > {one.server}{over}: {one.kernel}{size}: {shown}")
 
 
 def progress_bar(cluster: ClusterStatus, width: int) -> str:

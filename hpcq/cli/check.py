@@ -99,5 +99,5 @@ def _says(campaign: Campaign) -> str:
     links = f", {count_of(len(campaign.links), 'link')}" if campaign.links else ""
     gates = f", {count_of(len(campaign.gates), 'gate')}" if campaign.gates else ", no gates"
     clusters = ", ".join(campaign.clusters)
-    network = f" over {campaign.network}" if campaign.network else ""
+    network = f" over {', '.join(campaign.networks)}" if campaign.networks else ""
     return f"{tests}, each {count_of(campaign.repetition_count, 'time')}, on {clusters}{network}{links}{gates}"

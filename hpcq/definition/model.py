@@ -361,8 +361,8 @@ class Campaign:
     pairs_of_links: bool = False
     allocation: Allocation = Allocation()
     toolchains: tuple[str, ...] = ()
-    #: Which of a cluster's networks to measure. None: the cluster's `interface`.
-    network: str | None = None
+    #: Which of a cluster's networks to measure, each pair over each of them. Empty: the cluster's `interface`.
+    networks: tuple[str, ...] = ()
     #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
     decided_after: int = 0
 
@@ -373,11 +373,13 @@ class Campaign:
     def narrowed(self, cluster: Cluster) -> Cluster:
         """The cluster with this campaign's choices. Raises UserError for a network that its file does not name."""
         making = self.nodes.make_reservation
+        rails = tuple(interface_of(one, cluster, self.name) for one in self.networks)
         return replace(
             cluster,
             partition=self.nodes.partition or cluster.partition,
-            interface=interface_of(self.network, cluster.networks, cluster.interface, cluster.name, self.name),
-            interfaces=cluster.interfaces if self.network is None else {},
+            interface=rails[0] if rails else cluster.interface,
+            interfaces={} if rails else cluster.interfaces,
+            rails=tuple(dict.fromkeys(rails)) if len(rails) > 1 else (),
             reservation=None if making else self.nodes.reservation or cluster.reservation,
             make_reservation=making,
             reboot_within_s=self.nodes.reboot_within_s,
@@ -464,6 +466,8 @@ class Cluster:
     networks: Mapping[str, str] = field(default_factory=dict)
     #: Interfaces of nodes that differ, by a pattern of their features; the others have `interface`.
     interfaces: Mapping[str, str] = field(default_factory=dict)
+    #: Set by a campaign: the interfaces over each of which every pair is measured; empty: over `interface` alone.
+    rails: tuple[str, ...] = ()
     #: How many of what each node has: numa, nic, gpu.
     per_node: Mapping[str, int] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
@@ -560,20 +564,15 @@ def within_clusters(tests: Iterable[Test]) -> tuple[Test, ...]:
 # Which interface a campaign measures where a cluster has several networks.
 
 
-def interface_of(network: str | None, networks: Mapping[str, str], otherwise: str, where: str, campaign: str) -> str:
-    """The interface of the named network; `otherwise` if none is named.
-
-    Raises UserError for a name that the cluster file `where` does not have.
-    """
-    if network is None:
-        return otherwise
-    if network not in networks:
-        known = ", ".join(networks) or "none"
+def interface_of(network: str, cluster: Cluster, campaign: str) -> str:
+    """The interface of a network that a campaign names. Raises UserError for a name that the cluster file does not have."""
+    if network not in cluster.networks:
+        known = ", ".join(cluster.networks) or "none"
         raise UserError(
-            f"{where}: networks: {network}: {campaign} asks for it: the cluster file names {known}",
+            f"{cluster.name}: networks: {network}: {campaign} asks for it: the cluster file names {known}",
             "networks: {ib: ib0, eth: eth0}",
         )
-    return networks[network]
+    return cluster.networks[network]
 
 
 def interface_at(features: Iterable[str], by_feature: Mapping[str, str], otherwise: str) -> str:

@@ -295,6 +295,10 @@ def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> Alloca
 
 def _estimated_cost(plan: Plan, name: str, size: int | None) -> AllocationCost:
     """The same for very many pairs, estimated from the share of all possible pairs that the plan has."""
+    if plan.over:
+        first = [pair for pair, over in zip(plan.pairs, plan.over, strict=True) if over == plan.over[0]]
+        one, rail_count = _estimated_cost(replace(plan, pairs=tuple(first), over=()), name, size), len(set(plan.over))
+        return replace(one, job_count=rail_count * one.job_count, node_seconds=rail_count * one.node_seconds)
     degrees: dict[str, int] = {}
     for pair in plan.pairs:
         for node in pair:
@@ -322,19 +326,22 @@ def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[S
 
 
 def pairs_by_fabric(pairs: Iterable[PlannedPair], plan: Plan) -> list[list[PlannedPair]]:
-    """The pairs of each fabric: one allocation cannot have all."""
-    found: dict[str | None, list[PlannedPair]] = {}
+    """The pairs of each fabric and network: one allocation cannot have all."""
+    found: dict[tuple[str | None, str], list[PlannedPair]] = {}
     for pair in pairs:
-        found.setdefault(plan.fabrics.get(pair.client), []).append(pair)
+        found.setdefault((plan.fabrics.get(pair.client), pair.over), []).append(pair)
     return list(found.values())
 
 
 def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: bool) -> Iterator[list[PlannedPair]]:
-    """Groups of at most `size` nodes with many pairs inside, `left` nodes in total. disjoint: groups share no node."""
-    meets: dict[str, dict[str, list[int]]] = {}
+    """Groups of at most `size` nodes with many pairs inside, `left` nodes in total. disjoint: groups share no node.
+
+    The pairs of a group are of one network.
+    """
+    over: dict[str, dict[str, dict[str, list[int]]]] = {}
     for index, pair in enumerate(pending):
         for one, other in ((pair.client, pair.server), (pair.server, pair.client)):
-            meets.setdefault(one, {}).setdefault(other, []).append(index)
+            over.setdefault(pair.over, {}).setdefault(one, {}).setdefault(other, []).append(index)
     done: set[int] = set()
     used: set[str] = set()
     for index, pair in enumerate(pending):
@@ -342,6 +349,7 @@ def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: b
             return
         if index in done or pair.client in used or pair.server in used:
             continue
+        meets = over[pair.over]
         nodes = _grown(pair, meets, used, done, min(size, left))
         inside = sorted(
             {place for one in nodes for other in meets[one] if other in nodes for place in meets[one][other]} - done

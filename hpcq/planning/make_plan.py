@@ -184,6 +184,8 @@ def make_plan(
     not_planned = [*_not_planned(campaign, cluster, names, excluded, apart), *short]
     if not pairs and not sets:
         raise no_pair(cluster, not_planned)
+    pairs, pairs_over = _over_each(pairs, cluster.rails)
+    sets, sets_over = _over_each(sets, cluster.rails)
     work = _work(tests, pairs, sets)
     repetition_count = campaign.repetition_count
     plan = Plan(
@@ -202,14 +204,15 @@ def make_plan(
         decided_after=campaign.decided_after,
         pairs=(*pairs, *sets),
         not_planned=tuple(not_planned),
-        goals=_goals(campaign, names, pairs, sets, work),
+        over=pairs_over + sets_over,
+        goals=_goals(campaign, names, (pairs, sets), work, max(1, len(cluster.rails))),
         cost=_cost(work, repetition_count),
         node_set_count=len(sets),
         evidence=campaign.evidence.value,
         groups=groups,
         fabrics=fabrics,
         interfaces=interfaces,
-        notes=_fabric_notes(fabrics, interfaces),
+        notes=(*_fabric_notes(fabrics, interfaces), *_rail_notes(cluster)),
     )
     if allocation is not None:
         plan = allocation(plan)
@@ -226,15 +229,32 @@ def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) ->
     return [(together, jobs) for together, jobs in work if jobs]
 
 
+def _over_each(pairs: Sequence[Pair], rails: Sequence[str]) -> tuple[list[Pair], tuple[str, ...]]:
+    """Each pair once per network, one right after the other, and the interface of each; a node alone only once."""
+    several = [(pair, rail) for pair in pairs for rail in (rails if pair[0] != pair[1] else rails[:1])]
+    return ([pair for pair, _ in several], tuple(rail for _, rail in several)) if rails else (list(pairs), ())
+
+
+def _rail_notes(cluster: Cluster) -> tuple[str, ...]:
+    names = {interface: name for name, interface in cluster.networks.items()}
+    rails = ", ".join(f"{names[one]} ({one})" for one in cluster.rails)
+    return (f"each pair is measured over {rails}, in jobs of their own",) if rails else ()
+
+
 def _goals(
-    campaign: Campaign, names: Sequence[str], pairs: Sequence[Pair], sets: Sequence[Pair], work: Sequence[_Together]
+    campaign: Campaign,
+    names: Sequence[str],
+    pairs_and_sets: tuple[Sequence[Pair], Sequence[Pair]],
+    work: Sequence[_Together],
+    rail_count: int,
 ) -> Goals:
+    pairs, sets = pairs_and_sets
     return Goals(
         pair_count=len(pairs) + len(sets),
         result_count=sum(len(together) * len(jobs) for together, jobs in work) * campaign.repetition_count,
         node_pair_count_min=_node_pair_count_min(names, pairs),
-        node_pair_count_goal=campaign.pairs.node_goal,
-        group_pair_count_goal=campaign.pairs.group_pair_goal,
+        node_pair_count_goal=rail_count * campaign.pairs.node_goal,
+        group_pair_count_goal=rail_count * campaign.pairs.group_pair_goal,
     )
 
 

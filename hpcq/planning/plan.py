@@ -192,6 +192,8 @@ class PlannedPair:
     job: str
     client: str
     server: str
+    #: The interface where the campaign measures several networks: one job has pairs of one.
+    over: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -251,6 +253,8 @@ class Plan:
     fabrics: Mapping[str, str] = field(default_factory=dict)
     #: The interface of each candidate where nodes differ; the others have `interface`.
     interfaces: Mapping[str, str] = field(default_factory=dict)
+    #: The interface of each of `pairs` where the campaign measures several networks; else empty.
+    over: tuple[str, ...] = ()
     #: With so many partners a node must fail before its other pairs are dropped; 0: they never are.
     decided_after: int = 0
     #: So many of the last `pairs`, behind the sets, measure suspects again in the same run.
@@ -259,6 +263,10 @@ class Plan:
     def interface_at(self, nodes: Sequence[str]) -> str:
         """The interface that a job of these nodes measures: no job has nodes that differ in it."""
         return self.interfaces.get(nodes[0], self.interface)
+
+    def interface_of(self, index: int) -> str:
+        """The interface over which the pair or set at this place is measured."""
+        return self.over[index] if self.over else self.interface_at(self.nodes_at(index))
 
     @property
     def sets_begin(self) -> int:
@@ -271,10 +279,13 @@ class Plan:
         return len(self.pairs) - self.confirmation_count
 
     def confirming(self, pairs: Sequence[Pair]) -> Plan:
-        """The plan with these pairs of suspects behind its own; each of them runs all tests of pairs."""
+        """The plan with these pairs of suspects behind its own; each of them runs all tests of pairs, over each network."""
+        rails = tuple(dict.fromkeys(self.over)) or ("",)
+        pairs = [pair for pair in pairs for _ in rails]
+        over = (*self.over, *(rails * (len(pairs) // len(rails)))) if self.over else ()
         added = len(pairs) * len([test for test in self.tests if not of_nodes(test)]) * self.repetition_count
         goals = replace(self.goals, result_count=self.goals.result_count + added)
-        return replace(self, pairs=(*self.pairs, *pairs), goals=goals, confirmation_count=len(pairs))
+        return replace(self, pairs=(*self.pairs, *pairs), over=over, goals=goals, confirmation_count=len(pairs))
 
     def nodes_at(self, index: int) -> tuple[str, ...]:
         """The nodes of the pair or set at this place."""
@@ -293,13 +304,13 @@ class Plan:
 
     def pair_at(self, index: int) -> PlannedPair:
         """The planned job of the pair at this place, from 0."""
-        return PlannedPair(job_name_of(index), *self.pairs[index])
+        return PlannedPair(job_name_of(index), *self.pairs[index], over=self.over[index] if self.over else "")
 
     def to_json(self) -> str:
         """The text of plan.json: one line per key, so that people can compare two plans by eye."""
         # asdict would copy half a million pairs one by one
-        fields = {"format": 1, **asdict(replace(self, pairs=()))}
-        fields["pairs"] = self.pairs
+        fields = {"format": 1, **asdict(replace(self, pairs=(), over=()))}
+        fields |= {"pairs": self.pairs, "over": self.over}
         lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -319,6 +330,7 @@ class Plan:
                     "pairs": tuple((client, server) for client, server in fields["pairs"]),
                     "not_planned": tuple(NotPlanned(**one) for one in fields.get("not_planned", ())),
                     "notes": tuple(fields.get("notes", ())),
+                    "over": tuple(fields.get("over", ())),
                     "goals": Goals(**fields["goals"]),
                     "cost": Cost(
                         **fields["cost"]
@@ -503,4 +515,5 @@ def only_sets(campaign: Campaign) -> bool:
 def without_sets(plan: Plan) -> Plan:
     """The plan with its pairs alone, and their tests."""
     tests = tuple(test for test in plan.tests if not of_nodes(test))
-    return replace(plan, tests=tests, pairs=plan.pairs[: plan.sets_begin], node_set_count=0)
+    begin = plan.sets_begin
+    return replace(plan, tests=tests, pairs=plan.pairs[:begin], over=plan.over[:begin], node_set_count=0)

@@ -66,6 +66,8 @@ class EndedTest:
     reason: str
     #: The value beside what is expected; None if nothing is known to compare it with.
     share: ShareOfExpected | None = None
+    #: The interface where the run measures several networks.
+    over: str = ""
 
 
 class Watch:
@@ -162,9 +164,10 @@ def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunStat
 
 
 def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt, forecast: Forecast) -> Iterator[EndedTest]:
-    client, server = plan.pairs[attempt.pairs[0]]
+    index = attempt.pairs[0]
+    client, server = plan.pairs[index]
     folder = run.path / name / attempt.folder
-    for test in plan.tests_at(attempt.pairs[0]):
+    for test in plan.tests_at(index):
         metric = next((one.name for one in kernel(test.kernel).metrics if one.better != "none"), None)
         lines = list(_lines(folder, test))
         if metric is None or not lines:
@@ -177,14 +180,15 @@ def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt, foreca
         told = (name, client, server, test.kernel)
         facts = _facts_of_ends(folder, lines[0])
         ends = _ends(facts, lines[0])
-        series = MeasuredSeries(*told, test.telling, metric, values)
+        series = MeasuredSeries(*told, test.telling, metric, values, network=plan.interface_of(index))
         share = forecast.share(series, ends) if values else None
         if share is not None and share.bound:  # what was measured beside other work fails nothing
             clean = tuple(value for line, value in of_lines if not judge(JudgedResult(line, test.parameters, *facts)).disturbed)
             values = clean or values
             share = forecast.share(replace(series, values=values, disturbed=not clean), ends)
         value = median(values) if values else None
-        yield EndedTest(*told, size if isinstance(size, int) else None, metric, value, reason, share)
+        over = plan.over[index] if plan.over else ""
+        yield EndedTest(*told, size if isinstance(size, int) else None, metric, value, reason, share, over)
 
 
 def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:

@@ -26,19 +26,19 @@ from hpcq.store.selection import ALL_TIME, Selection, Window, first_defaults, of
 
 
 #: cluster, client, server, kernel, parameters, metric, values, series_id, result_id, why a test that ran gave no value,
-#: values left out because of other work, whether all were beside other work
-SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int, str, int, bool]
+#: values left out because of other work, whether all were beside other work, network
+SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int, str, int, bool, str]
 
 #: SQLite has no number of 20 digits, and int() takes no text of thousands.
 _ROW_DIGITS_MAX = 18
 _QUERY = """
-    SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, g.value, v.series_id, v.result_id,
+    SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, g.value, v.series_id, v.result_id,
            CASE WHEN v.outcome IN ('invalid', 'failed') THEN coalesce(v.reason, v.outcome) END, v.disturbed
     FROM v_results v
     LEFT JOIN (SELECT m.result_id, m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id
                WHERE n.name = :metric) g ON g.result_id = v.result_id AND v.outcome = 'measured'
     WHERE v.run = :run
-    ORDER BY v.cluster, v.client, v.server, v.kernel, v.parameters, v.repetition_no
+    ORDER BY v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, v.repetition_no
 """
 
 
@@ -47,26 +47,26 @@ def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable
 
     After the numbers of series and newest measured result (0 if there is none) comes the commonest reason of a test that
     ran and never gave a valid result; empty for one with values, and for one that never ran. Values beside other work
-    are left out and counted; where there are no others, all are kept, and the last field is True.
+    are left out and counted; where there are no others, all are kept, and that field is True.
     """
     found: list[SeriesValues] = []
     for metric in sorted(metrics):
-        groups: dict[tuple[str, str, str, str, str], tuple[tuple[list[float], list[float]], list[int], list[str]]] = {}
+        groups: dict[tuple[str, str, str, str, str, str], tuple[tuple[list[float], list[float]], list[int], list[str]]] = {}
         for run in runs:
             rows = connection.execute(_QUERY, {"run": run, "metric": metric})
             for *names, value, series_id, result_id, why, is_disturbed in rows:
-                key = (names[0], names[1], names[2], names[3], names[4])
+                key = (names[0], names[1], names[2], names[3], names[4], names[5])
                 of_test, ids, reasons = groups.setdefault(key, (([], []), [series_id, 0], []))
                 reasons += [] if why is None else [str(why)]
                 if value is not None:
                     of_test[bool(is_disturbed)].append(value)
                     ids[1] = max(ids[1], result_id)
-        for (cluster, client, server, kernel, parameters), ((clean, disturbed), ids, reasons) in groups.items():
+        for (cluster, client, server, kernel, parameters, network), ((clean, disturbed), ids, reasons) in groups.items():
             names_of = (cluster, client, server, kernel, json.loads(parameters), metric)
             values = tuple(clean or disturbed)
             why = max(reasons, key=reasons.count) if reasons and not values else ""
             left_out = len(disturbed) if clean else 0
-            found.append((*names_of, values, ids[0], ids[1], why, left_out, bool(disturbed and not clean)))
+            found.append((*names_of, values, ids[0], ids[1], why, left_out, bool(disturbed and not clean), network))
     return found
 
 

@@ -303,14 +303,14 @@ def test_a_node_that_failed_with_three_good_partners_is_decided(tmp_path: Path, 
     one, *others = names(6)
     job(one, others[0], "completed", [step for step in whole if step[0] != 1])
     job(one, others[1], "timed_out", [])
-    assert state.failed_pairs() == {frozenset((one, others[0])), frozenset((one, others[1]))}
+    assert state.failed_pairs() == {("eth0", frozenset((one, others[0]))), ("eth0", frozenset((one, others[1])))}
     job(one, others[2], "node_failed", [])
     assert state.decided() == {}, "two partners, and nothing is known of them"
     job(others[0], others[1], "completed", whole)
     job(one, others[3], "completed", [])
     assert state.decided() == {}, "the third one may be bad itself"
     job(others[3], others[4], "completed", whole)
-    assert state.decided() == {one: sorted((others[0], others[1], others[3]))}
+    assert state.decided() == {("eth0", one): sorted((others[0], others[1], others[3]))}
 
 
 def test_the_spool_is_read_up_to_where_it_was_torn(tmp_path: Path) -> None:

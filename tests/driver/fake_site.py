@@ -250,6 +250,8 @@ class FakeSite:
     folder: Path
     node_count: int = 4
     pairs: Sequence[tuple[str, str]] = (("n1", "n2"), ("n3", "n4"))
+    #: The interface of each pair, where the campaign measures several networks.
+    over: Sequence[str] = ()
     attempts: int = 2
     budget: Budget = field(default_factory=Budget)
     #: More keys of the cluster file.
@@ -345,6 +347,7 @@ class FakeSite:
             walltime_s=120,
             attempt_count_max=self.attempts,
             pairs=tuple(self.pairs),
+            over=tuple(self.over),
             not_planned=(),
             goals=Goals(pair_count=count, result_count=count, node_pair_count_min=1),
             cost=Cost(job_count=count, estimated_job_s=60.0, node_seconds=120.0 * count),

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.failed_starts import cause_of, first_error, words_of
 from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.scheduler.types import Fate, NodeCondition, NodeState, Submitted
-from tests.driver.fake_site import FakeSite
+from tests.driver.fake_site import FakeJob, FakeSite
 from tests.kernels.kernel_programs import Programs
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab
@@ -247,6 +248,72 @@ def test_an_interface_that_is_not_there_comes_by_no_second_try(tmp_path: Path) -
     events = site.drive()
     assert site.ends() == [("j00001", "completed"), ("j00002", "failed")]
     assert [one["reason"] for one in events if one["event"] == "ended" and one["outcome"] == "failed"] == [REASON]
+
+
+def over_both(folder: Path) -> FakeSite:
+    """A campaign over eth0 and ib0."""
+    pairs = [("n1", "n2"), ("n3", "n4"), ("n1", "n3"), ("n2", "n4")]
+    both = [pair for pair in pairs for _ in range(2)]
+    return FakeSite(folder, pairs=both, over=("eth0", "ib0") * 4, keys="networks: {eth: eth0, ib: ib0}")
+
+
+def fails_over(site: FakeSite, *interfaces: str) -> None:
+    """Let each job over one of these interfaces find that no node has it."""
+    end = site.scheduler._write_end
+
+    def write_end(job: FakeJob) -> None:
+        end(job)
+        script, path = (job.folder / "job.sh").read_text(), job.folder / "exit.json"
+        if any(f"INTERFACE={one}\n" in script for one in interfaces):
+            for left in path.parent.glob("t*-r*.*"):
+                left.unlink()
+            said = {**json.loads(path.read_text()), "reason": REASON, "rc": 1, "on_each_node": True}
+            path.write_text(json.dumps(said))
+
+    site.scheduler._write_end = write_end  # type: ignore[method-assign]
+
+
+@pytest.mark.promise("A network that no node has ends with its first jobs and says so; the others are measured.")
+def test_a_network_that_is_not_there_ends_its_own_pairs(tmp_path: Path) -> None:
+    site = over_both(tmp_path)
+    fails_over(site, "ib0")
+    events = site.drive()
+    assert not [one for one in events if one["event"] == "cancel"]
+    assert {job for job, outcome in site.ends() if outcome == "completed"} == {"j00001", "j00003", "j00005", "j00007"}
+    failed = {job for job, outcome in site.ends() if outcome == "failed"}
+    withdrawn = {one["tag"].split("-")[-2] for one in events if one["event"] == "withdraw"}
+    assert failed | withdrawn | site.reasons().keys() == {"j00002", "j00004", "j00006", "j00008"}
+    assert len(failed) <= 2, "the first jobs over ib0 tell it of all"
+    assert {one["reason"] for one in events if one["event"] == "withdraw"} | {*site.reasons().values()} == {REASON}
+
+
+def test_a_start_that_fails_over_each_network_ends_the_run(tmp_path: Path) -> None:
+    site = over_both(tmp_path)
+    fails_over(site, "ib0", "eth0")
+    [cancel] = [one for one in site.drive() if one["event"] == "cancel"]
+    assert cancel["reason"] == REASON
+    assert set(site.reasons().values()) == {REASON}
+
+
+@pytest.mark.promise("A node that failed for good over one network is still measured over the others.")
+def test_a_node_is_decided_for_one_network_only(tmp_path: Path) -> None:
+    pairs = [("n4", "n1"), ("n4", "n2"), ("n4", "n3"), ("n1", "n2"), ("n2", "n3"), ("n3", "n1"), ("n4", "n5"), ("n5", "n1")]
+    both = [pair for pair in pairs for _ in range(2)]
+    site = FakeSite(tmp_path, node_count=5, pairs=both, over=("eth0", "ib0") * 8)
+    site.plan = replace(site.plan, decided_after=3)
+    site.run.plan("sim").write_text(site.plan.to_json())
+    end = site.scheduler._write_end
+
+    def write_end(job: FakeJob) -> None:
+        over_ib = "INTERFACE=ib0\n" in (job.folder / "job.sh").read_text()
+        site.scheduler.failing = {"n4"} if over_ib else set()
+        end(job)
+
+    site.scheduler._write_end = write_end  # type: ignore[method-assign]
+    site.drive()
+    words = "decided: n4 failed over ib0 with n1, n2, n3, which are fine with others"
+    assert site.reasons() == {"j00014": words}
+    assert ("j00013", "completed") in site.ends()
 
 
 def test_what_may_pass_is_tried_again(tmp_path: Path) -> None:

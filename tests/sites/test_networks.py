@@ -12,12 +12,16 @@ import pytest
 
 from hpcq.cli.main import run as hpcq
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Budget
 from hpcq.errors import UserError
+from hpcq.planning.allocations import Basis, choose_allocations, plan_allocations
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.plan import Plan
 from hpcq.runner.site.checking import _NODE_LOOK, _address, _interfaces
 from hpcq.runner.site.place import check_definitions, open_run, place
 from hpcq.scheduler.types import NodeCondition, NodeState
+from hpcq.store.database import reading
+from hpcq.store.history import series_values
 from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder
 
@@ -208,3 +212,89 @@ def test_nodes_of_one_class_have_one_interface(files: Path) -> None:
 def test_a_network_that_the_campaign_names_goes_before(files: Path) -> None:
     plan = planned(files, "network: mgmt\n", ["gpu8", "cpu"], f"{DIFFER}networks: {{mgmt: eno1}}\n")
     assert (plan.interface, plan.interfaces, len(plan.pairs)) == ("eno1", {}, 1)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Several networks in one campaign: every pair over each of them.
+
+RAILS = "network: [ib, eth]\n"
+
+
+@pytest.mark.promise("Several networks in one campaign are jobs of their own for each pair, beside each other in the plan.")
+def test_every_pair_is_planned_over_each_network(files: Path) -> None:
+    plan = planned(files, RAILS, ["x", "x", "x"], CLUSTER)
+    assert len(plan.pairs) == 6
+    assert plan.over == ("ib0", "eth0") * 3
+    assert all(plan.pairs[place] == plan.pairs[place + 1] for place in (0, 2, 4))
+    assert plan.notes == ("each pair is measured over ib (ib0), eth (eth0), in jobs of their own",)
+    assert (plan.goals.pair_count, plan.goals.result_count, plan.cost.job_count) == (6, 18, 6)
+    assert Plan.from_json(plan.to_json()) == plan
+    again = plan.confirming([("n1", "n2")])
+    assert again.over[6:] == ("ib0", "eth0")
+    assert again.goals.result_count == 24
+
+
+def test_a_node_alone_is_measured_once(files: Path) -> None:
+    text = CAMPAIGN.replace("{kernel: tcp_stream}", "{kernel: stream}, {kernel: tcp_stream}") + RAILS
+    (files / "both.yaml").write_text(text)
+    nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
+    read, _ = check_definitions(files / "both.yaml", [files])
+    plan = make_plan(read, read.narrowed(read_cluster(files / "big.yaml")), nodes, "both-1", 1)
+    alone = [(pair, plan.interface_of(place)) for place, pair in enumerate(plan.pairs) if pair[0] == pair[1]]
+    assert alone == [(("n1", "n1"), "ib0"), (("n2", "n2"), "ib0")]
+
+
+@pytest.mark.promise("No tournament has pairs of two networks.")
+@pytest.mark.parametrize("allocation", ["whole", "group of 3"])
+def test_no_tournament_has_two_networks(files: Path, allocation: str) -> None:
+    read, _ = check_definitions(campaign(files, f"{RAILS}allocation: {allocation}\n"), [files])
+    nodes = [NodeState(f"n{no}", NodeCondition.IDLE, "idle") for no in range(1, 7)]
+    basis = Basis(read.narrowed(read_cluster(files / "big.yaml")), nodes, "both-1", 1)
+    plan = plan_allocations(read, basis)
+    pending, budget, seen = dict.fromkeys(plan.planned_pairs()), Budget(), set[str]()
+    while pending:
+        wave = choose_allocations(pending, [one.node for one in nodes], (), budget, plan)
+        for pairs in wave:
+            [over] = {pair.over for pair in pairs}
+            seen.add(over)
+            for pair in pairs:
+                del pending[pair]
+        assert wave
+    assert seen == {"ib0", "eth0"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("network: [ib, ib]\n", "must name each network once"),
+        ("network: [ib, opa]\n", "the cluster file names ib, eth"),
+        ("network: [ib, eth]\nlinks: [{from: big, to: far}]\n", "a campaign with links measures one network"),
+    ],
+)
+def test_several_networks_are_checked(files: Path, capsys: pytest.CaptureFixture[str], more: str, said: str) -> None:
+    (files / "far.yaml").write_text(CLUSTER.replace("big", "far"))
+    assert hpcq(["check", str(campaign(files, more)), "--clusters", str(files)]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A network that brought nothing is rows of its own series, and gates judge each network for itself.")
+def test_what_a_network_did_not_bring_is_a_row_of_it(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path / "runs", interface="ib0")
+    builder.write_plan(networks={"ib": "ib0", "eth": "eth0"})
+    builder.everything()
+    plan = json.loads(builder.folder.plan("alpha").read_text())
+    count = len(plan["pairs"])
+    plan["pairs"] += plan["pairs"][:count]
+    plan["over"] = ["ib0"] * count + ["eth0"] * count
+    builder.folder.plan("alpha").write_text(json.dumps(plan))
+    load_run(tmp_path / "results.db", builder.path)
+    with reading(tmp_path / "results.db") as database:
+        rows = database.execute("SELECT network, outcome, count(*) FROM v_results GROUP BY 1, 2 ORDER BY 1, 2").fetchall()
+        found = series_values(database, (builder.folder.run,), {"throughput_bps"})
+    lost = {tuple(row)[:2] for row in rows if row[0] == "eth0"}
+    assert lost == {("eth0", "not_measured")}
+    assert "measured" in {row[1] for row in rows if row[0] == "ib0"}
+    pairs = {(one[1], one[2], one[3], one[-1]): bool(one[6]) for one in found if one[3] == "tcp_stream"}
+    assert {key[-1] for key, has_values in pairs.items() if has_values} == {"ib0"}
+    assert {key[-1] for key, has_values in pairs.items() if not has_values} >= {"eth0"}

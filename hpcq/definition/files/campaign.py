@@ -806,8 +806,10 @@ class CampaignFile(Section):
         default=None,
         description="Over what the MPI tests send that give no `transport` of their own: `hpcq kernels mpi_pingpong`.",
     )
-    network: Name | None = Field(
-        default=None, description="Which of the cluster files' networks to measure, by name. Default: their interface."
+    network: Names = Field(
+        default=[],
+        description="Which of the cluster files' networks to measure, by name; several: every pair over each of them, in"
+        " jobs of their own. Default: their interface.",
     )
     allocation: AllocationWord = Field(
         default="pair", description="Which pairs share an allocation, in which they play a tournament."
@@ -830,6 +832,7 @@ def read_campaign(path: Path) -> Campaign:
     tests = with_toolchains(document, tests)
     gates = [*read_gates(document, tests), *read_expect(document, tests)]
     links = read_links(document, tests)
+    _check_networks(document)
     allocation = read_allocation(document)
     check_sets(document, allocation, tests)
     check_transport(document, tests)
@@ -857,8 +860,18 @@ def read_campaign(path: Path) -> Campaign:
         pairs_of_links=file.pairs is None and bool(links),
         allocation=allocation,
         toolchains=tuple(file.toolchains),
-        network=file.network,
+        networks=tuple(file.network),
     )
+
+
+def _check_networks(document: Document) -> None:
+    """Complain about several networks where one is measured."""
+    names = document.data.get("network")
+    if isinstance(names, list) and len(names) > 1 and document.clean(("network",)):
+        if len(set(names)) < len(names):
+            document.complain(("network",), f"{', '.join(names)}: must name each network once")
+        if document.data.get("links"):
+            document.complain(("network",), "a campaign with links measures one network: must be one name")
 
 
 def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gate, ...]:

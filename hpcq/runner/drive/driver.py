@@ -59,7 +59,11 @@ class Pending:
             return
         indices = list(free)  # other partners say more of a node than the pair that failed, the other way round
         for again in (False, True) if self.again else (False,):
-            yield from (plan.pair_at(one) for one in indices if (frozenset(plan.nodes_at(one)) in failed) is again)
+            yield from (
+                plan.pair_at(one)
+                for one in indices
+                if ((plan.interface_of(one), frozenset(plan.nodes_at(one))) in failed) is again
+            )
 
     def __len__(self) -> int:
         """Return how many pairs wait, including those on hold."""
@@ -69,7 +73,8 @@ class Pending:
 # ----------------------------------------------------------------------------------------------------------------------
 # Look before the leap: while nothing is measured, a failure that every job will share ends the run.
 #
-#     words of ended jobs     with a known cause, on so many nodes that no single node explains them
+#     words of ended jobs     with a known cause, on so many nodes that no single node explains them; where a campaign
+#                             measures several networks, over each of them: else only the pairs of that network end
 #     a job that never began  -> what an idle node says of the run's folder
 #
 # One bad node, or trouble that may pass, ends nothing: other jobs, and the next attempt, show what it was.
@@ -82,23 +87,48 @@ class FirstJobs:
         self._state, self._queue = state, queue
         self._seen_count = 0
         self._asked = False
+        #: Interfaces over which no job can start its programs, and why.
+        self._dead: dict[str, str] = {}
+        #: Why no job of the run can start its programs, and the remedy.
+        self._found: tuple[str, str] | None = None
 
     def failure(self) -> tuple[str, str] | None:
         """Return why no job of this run can start its programs, and the remedy; None while nothing shows that."""
         state = self._state
         if state.cancelled or state.measured_now_count:
             return None
-        ended = [one for one in state.attempts.values() if one.outcome in _PROVING]
-        if len(ended) > self._seen_count:
-            self._seen_count = len(ended)
-            if (found := self._shared(ended)) is not None:
-                return found
+        if (found := self._of_all()) is not None:
+            return found
         folder = self._queue.folder
         failed = [one for one in state.attempts.values() if one.outcome == "failed" or one.state is JobState.FAILED]
         if not self._asked and any(not (folder / one.folder / "started.json").exists() for one in failed):
             self._asked = True
             return self._of_node()
         return None
+
+    def unmeasurable(self) -> list[tuple[list[int], str]]:
+        """Return the pairs of each network over which no job can start its programs, and why, if some other one can."""
+        plan = self._state.plan
+        if self._of_all() is not None:
+            return []
+        return [([index for index, one in enumerate(plan.over) if one == over], words) for over, words in self._dead.items()]
+
+    def _of_all(self) -> tuple[str, str] | None:
+        """Return what ends the run: a failure that jobs over each network share. One of a single network is kept."""
+        plan, found = self._state.plan, self._found
+        ended = [one for one in self._state.attempts.values() if one.outcome in _PROVING]
+        if len(ended) == self._seen_count:
+            return found
+        self._seen_count = len(ended)
+        networks = dict.fromkeys(plan.over) or {"": None}
+        for over in networks:
+            here = [one for one in ended if not over or plan.interface_of(one.pairs[0]) == over]
+            measured = any(not self._state.lacks_all(index) for one in here for index in one.pairs)
+            found = None if measured else self._shared(here)
+            if found is not None and over:
+                self._dead[over] = found[0]
+        self._found = found if len(self._dead) == len(networks) or not plan.over else None
+        return self._found
 
     def _shared(self, ended: Sequence[Attempt]) -> tuple[str, str] | None:
         plan = self._state.plan
@@ -212,7 +242,8 @@ class Submitter:
     def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
         queue = self._queue
         for job in jobs:
-            site = replace(self._account.site(queue.cluster), interface=self._plan.interface_at(job.nodes))
+            first = job.job if isinstance(job, Job) else job.pairs[0].job
+            site = replace(self._account.site(queue.cluster), interface=self._plan.interface_of(pair_index_of(first)))
             write_any(job, site, queue.root, queue.folder / job.folder)
         wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job for job in jobs]}
         attempts: list[dict[str, Any]] = [
@@ -310,6 +341,9 @@ class Driver:
         self.queue.take(snapshot.reports)
         self._spools.read()
         self._drop_decided()
+        if self._due is None and self.state.plan.over:
+            for indices, words in self._first_jobs.unmeasurable():
+                self._drop(indices, words)
         if self._patience_s is not None and self.clock.now_s() - self._started_s >= self._patience_s:
             self._drop(list(self._due or ()), f"no nodes came free for it within {self._patience_s:g} s")
         paused = self.queue.pause(snapshot)
@@ -324,11 +358,15 @@ class Driver:
 
     def _drop_decided(self) -> None:
         """Give up what pairs are left of a node that has failed with enough partners: they would tell nothing new."""
-        for node, others in (self.state.decided() if self.state.plan.decided_after else {}).items():
-            reason = f"decided: {node} failed with {', '.join(others)}, which are fine with others"
-            plan = self.state.plan
-            self._drop([index for index in range(len(plan.pairs)) if node in plan.nodes_at(index)], reason)
-            running = [one for one in self.queue.live() if node in one.nodes and one.state is JobState.RUNNING]
+        plan = self.state.plan
+        for (over, node), others in (self.state.decided() if plan.decided_after else {}).items():
+            words = f"over {over} " if plan.over else ""
+            reason = f"decided: {node} failed {words}with {', '.join(others)}, which are fine with others"
+            dropped = {
+                index for index in range(len(plan.pairs)) if node in plan.nodes_at(index) and plan.interface_of(index) == over
+            }
+            self._drop(dropped, reason)
+            running = [one for one in self.queue.live() if dropped & {*one.pairs} and one.state is JobState.RUNNING]
             self.queue.end_early([one for one in running if not one.withdrawal], reason)
 
     def _drop(self, indices: Collection[int], reason: str) -> None:

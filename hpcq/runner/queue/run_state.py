@@ -251,6 +251,10 @@ class RunState(JournalState, ABC):
         """Return the measurements of this pair that no attempt has provided yet."""
         return self._missing.get(pair_index, self._of_sets.get(pair_index, self._of_pairs))
 
+    def lacks_all(self, pair_index: int) -> bool:
+        """Return whether nothing at all is measured of this pair or set of nodes."""
+        return self.missing(pair_index) == self._of_sets.get(pair_index, self._of_pairs)
+
     def measured_pairs(self) -> list[int]:
         """Return the pairs that lack no measurement any more."""
         return [index for index, missing in self._missing.items() if not missing]
@@ -379,8 +383,9 @@ class ClusterState(RunState):
         self.node_seconds = 0.0
         #: Number of allocations so far that several pairs shared.
         self.tournament_count = 0
-        #: Client and server of jobs that told something: whether some test brought nothing there, where the plan decides.
-        self._judged: dict[tuple[str, str], bool] = {}
+        #: Interface, client and server of jobs that told something: whether some test brought nothing there, where the plan
+        #: decides.
+        self._judged: dict[tuple[str, str, str], bool] = {}
         self._numbers: dict[int, int] = {}
         #: What running tournaments have measured, by tag and pair. hpcq shows it, and counts it finally when they end.
         self._spooled: dict[str, dict[int, set[StepKey]]] = {}
@@ -432,9 +437,9 @@ class ClusterState(RunState):
         cause = cause_of(attempt.reason) if attempt.outcome == "failed" and self.measured_count > 0 else None
         self._try_again(index, (attempt.outcome,), final=decided or (cause is not None and cause.stays))
 
-    def failed_pairs(self) -> set[frozenset[str]]:
-        """Return the pairs of nodes that failed in a job that told something, where the plan decides."""
-        return {frozenset(pair) for pair, failed in self._judged.items() if failed}
+    def failed_pairs(self) -> set[tuple[str, frozenset[str]]]:
+        """Return interfaces and pairs of nodes that failed in a job that told something, where the plan decides."""
+        return {(over, frozenset(pair)) for (over, *pair), failed in self._judged.items() if failed}
 
     def _judge(self, attempt: Attempt) -> None:
         """Note whether a pair measured everything, or some test brought nothing at all."""
@@ -443,20 +448,23 @@ class ClusterState(RunState):
         of_tests = Counter(test_no for test_no, _ in self.missing(attempt.pairs[0]))
         failed = any(count >= self.plan.repetition_count for count in of_tests.values())
         if failed or not of_tests:
-            self._judged[attempt.nodes[0], attempt.nodes[1]] = failed
+            self._judged[self.plan.interface_of(attempt.pairs[0]), attempt.nodes[0], attempt.nodes[1]] = failed
 
-    def decided(self) -> dict[str, list[str]]:
-        """Return by node that has failed for good with whom: some test brought nothing with each of these partners.
+    def decided(self) -> dict[tuple[str, str], list[str]]:
+        """Return by interface and node that has failed for good with whom: some test brought nothing with each of them.
 
         They are `decided_after` or more, and each of them measured everything with somebody else.
         """
-        bad: dict[str, set[str]] = {}
-        fine: dict[str, set[str]] = {}
-        for pair, failed in self._judged.items():
-            for node, other in (pair, pair[::-1]):
-                (bad if failed else fine).setdefault(node, set()).add(other)
-        found = {node: sorted(other for other in others if fine.get(other, set()) - {node}) for node, others in bad.items()}
-        return {node: others for node, others in found.items() if len(others) >= self.plan.decided_after}
+        bad: dict[tuple[str, str], set[str]] = {}
+        fine: dict[tuple[str, str], set[str]] = {}
+        for (over, client, server), failed in self._judged.items():
+            for node, other in ((client, server), (server, client)):
+                (bad if failed else fine).setdefault((over, node), set()).add(other)
+        found = {
+            (over, node): sorted(other for other in others if fine.get((over, other), set()) - {node})
+            for (over, node), others in bad.items()
+        }
+        return {at: others for at, others in found.items() if len(others) >= self.plan.decided_after}
 
     def _took(self, attempt: Attempt, node_seconds: float) -> None:  # noqa: ARG002 - all nodes are of one cluster
         self.node_seconds += node_seconds

@@ -628,7 +628,7 @@ class ClusterLoader(PlanRows):
             repetition_no=source.step[1],
             attempt_id=source.attempt_id,
             kernel_id=keys.kernel_id,
-            series_id=self._series(keys, job, self._network_of(line)),
+            series_id=self._series(keys, job, self._network_of(line, job)),
             parameter_set_id=keys.parameter_set_id,
             build_id=self._builds_of(job).of_line(line, keys.test.toolchain),
             ingest_file_id=ingest_file_id,
@@ -663,13 +663,13 @@ class ClusterLoader(PlanRows):
             return (job.client_node_id, job.server_node_id)[: len(job.nodes)]
         return tuple(map(self._node_id, job.nodes))
 
-    def _network_of(self, line: Line) -> str:
+    def _network_of(self, line: Line, job: JobKeys) -> str:
         evidence = line.content.get("evidence")
         client = evidence.get("client") if isinstance(evidence, dict) else None
         interface = client.get("interface") if isinstance(client, dict) else None
         if not self._network and isinstance(interface, str):
             self._network = interface  # lines of this run that ended before this point would have used it too
-        return interface if isinstance(interface, str) and interface else self._network
+        return interface if isinstance(interface, str) and interface else job.network or self._network
 
     def _series(self, keys: TestKeys, job: JobKeys, network: str) -> int:
         return self._names.series(
@@ -762,7 +762,7 @@ class ClusterLoader(PlanRows):
                 reword(self._database, there.result_id, reason)
             return
         keys = self._tests[step[0]]
-        series_id = self._series(keys, job, self._network)
+        series_id = self._series(keys, job, job.network or self._network)
         insert(self._database, (job.job_id, *step, series_id, keys.parameter_set_id, reason))
 
 

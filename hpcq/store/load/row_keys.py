@@ -460,6 +460,8 @@ class JobKeys:
     nodes: tuple[str, ...]
     #: Measurements that the plan wants of it.
     steps: frozenset[tuple[int, int]]
+    #: The interface that the plan says; empty: not known.
+    network: str = ""
 
 
 def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, int]]]:
@@ -590,6 +592,7 @@ class PlanRows:
         }
         jobs = {}
         steps = _steps_of(plan)
+        over, interfaces = plan.get("over") or (), plan.get("interfaces") or {}
         for index, (client, server) in enumerate(plan["pairs"]):
             name = job_name_of(index)
             nodes = {
@@ -602,7 +605,8 @@ class PlanRows:
                 row = {"run_cluster_id": self.run_cluster_id, "name": name, **nodes, "purpose": purpose}
                 job_id = self._names.insert("job", row)
             pair = (client, server)
-            jobs[name] = JobKeys(name, pair, job_id, **nodes, nodes=nodes_of_pair(pair), steps=steps(index))
+            network = over[index] if over else str(interfaces.get(client, self._network))
+            jobs[name] = JobKeys(name, pair, job_id, **nodes, nodes=nodes_of_pair(pair), steps=steps(index), network=network)
         return jobs
 
     def _test(self, test: Test) -> TestKeys:
