@@ -435,8 +435,23 @@ def _nodes_of(reports: Iterable[JobReport]) -> frozenset[str]:
 
 #: A list of other users' jobs that fails so often in a row, while all else is answered, is one that the site refuses.
 OTHERS_REFUSALS = 2
-#: hpcq asks for a refused list again after this time.
+#: hpcq asks for a list that was refused, or took too long, again after this time.
 OTHERS_AGAIN_S = 600.0
+#: That list may take so long: a site may have a hundred thousand jobs. Until then, all else waits for it.
+OTHERS_WITHIN_S = 20
+#: A list that takes long is asked for less often: this many times as long lies between two of them.
+_OTHERS_PAUSE_PER_ANSWER = 9.0
+_TOOK = "@hpcq-took"
+#: The exit code of timeout(1) where the time was over.
+_TIME_IS_OVER = 124
+
+
+def _bounded(command: str, within_s: int) -> str:
+    """The same command, ended after this time. It says on standard error how many seconds it took."""
+    return (
+        f"begun=$(date +%s); timeout -k 5 {within_s} sh -c {quote(command)}; code=$?; "
+        f'echo "{_TOOK} $(($(date +%s) - begun))" >&2; (exit "$code")'
+    )
 
 
 class Scheduler(Adapter):
@@ -469,7 +484,9 @@ class Scheduler(Adapter):
         others, mine = self.others_command(), self.mine_command()
         now_s = time.monotonic()
         if question.others and others is not None and now_s - self._others_s >= self.settings.others_period_s:
-            parts["others"] = others
+            parts["others"] = _bounded(others, OTHERS_WITHIN_S)
+            if self._others_failed_count and len(parts) == 1:
+                parts["nodes"] = self.nodes_command()  # shows whether it is the list that is refused, or nothing answers
         if question.mine and mine is not None:
             parts["mine"] = mine
         kept = self._others if question.others and others is not None else None
@@ -628,15 +645,21 @@ class Scheduler(Adapter):
 
         answers_else: the scheduler answered other questions of the same moment, so it is there.
         """
-        self._others_s = now_s
-        self._others_failed_count = self._others_failed_count + 1 if done.returncode != 0 and answers_else else 0
-        refused = self._others_failed_count >= OTHERS_REFUSALS and not any(one in done.stderr for one in self.away_words())
-        if not refused:
+        words, _, took = done.stderr.rpartition(_TOOK)
+        done = replace(done, stderr=words)
+        took_s = float(took) if took.strip().isdecimal() else 0.0
+        self._others_s = now_s + _OTHERS_PAUSE_PER_ANSWER * took_s
+        away = any(one in words for one in self.away_words())
+        late = done.returncode == _TIME_IS_OVER
+        self._others_failed_count = self._others_failed_count + 1 if done.returncode != 0 and not away else 0
+        if not answers_else or away or (self._others_failed_count < OTHERS_REFUSALS and not late):
             self.others_refused = ""
             return self.read_others(self._answered(done, "job list").text)
-        self._others_s += OTHERS_AGAIN_S
-        words = done.stderr.strip().splitlines()
-        self.others_refused = words[-1] if words else f"exit code {done.returncode}"
+        self._others_s = now_s + OTHERS_AGAIN_S
+        said = words.strip().splitlines()
+        self.others_refused = said[-1] if said else f"exit code {done.returncode}"
+        if late:
+            self.others_refused = f"no list within {OTHERS_WITHIN_S} s"
         return ()
 
     def _answered(self, done: Completed, what: str) -> Completed:

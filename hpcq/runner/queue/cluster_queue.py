@@ -380,7 +380,8 @@ class ClusterQueue:
         self._odd_waits = OddWaits(record, self.clock)
         self._last_files = LastFiles(record, self.clock)
         self._ended_scripts = EndedScripts(self.files, record, self.pace, self.clock)
-        self._others_refused = ""
+        #: What was said of lists of other users' jobs: each once.
+        self._others_refused: set[str] = set()
         self._powered_down = PoweredDown(record, self.clock, self.cluster.name)
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
@@ -447,9 +448,10 @@ class ClusterQueue:
         self.pace.answered(self.clock.now_s() - begun_s)
         if snapshot.nodes is not None:
             self._powered_down.look(snapshot.nodes)
-        refused, self._others_refused = self._others_refused, self.scheduler.others_refused
-        if self._others_refused and self._others_refused != refused:
-            self.say(f"other users' jobs are not listed, so hpcq cannot yield to them: {self._others_refused}")
+        refused = self.scheduler.others_refused
+        if refused and refused not in self._others_refused:
+            self._others_refused.add(refused)
+            self.say(f"other users' jobs are not listed, so hpcq cannot yield to them: {refused}")
         return snapshot
 
     def shut(self) -> str | None:
