@@ -43,6 +43,17 @@ mpich_takes_long = pytest.mark.parametrize(
 )
 
 
+def on_two_nodes(launched: Launched, folder: Path) -> Launched:
+    """The same, where ranks 0 and 2 of the launcher are on a node b, 1 and 3 on a."""
+    wrapper = folder / "placed"
+    wrapper.write_text(
+        "#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK-$PMI_RANK}\n[ $((rank % 2)) = 1 ] && HPCQ_NODE=a || HPCQ_NODE=b\n"
+        f'export HPCQ_NODE\nexec {launched.program} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    return Launched(launched.mpi, wrapper)
+
+
 def preloaded(mpi: Mpi, source: Path, to: Path) -> dict[str, str]:
     """The environment that puts a library made from this source before the MPI library."""
     import subprocess

@@ -11,7 +11,7 @@ import pytest
 from tests.kernels.kernel_namespaces import inside, joined, namespace_of
 from tests.kernels.kernel_programs import LIMIT_S, Programs, ended
 from tests.kernels.test_kernels_mpi import MPICH, YIELD, _built
-from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, on_two_nodes, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 SPOIL = Path(__file__).with_name("spoil.c")
@@ -62,7 +62,7 @@ def test_a_number_that_came_wrong_makes_the_product_invalid(launched: Launched, 
     ("ranks", "options", "said"),
     [
         (3, {"matrix_row_count": 2}, "matrix_row_count: found 2: allowed with 3 ranks: 3 and more"),
-        (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, one per node"),
+        (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, 1 per node"),
         (2, {"matrix_row_count": 16385}, "matrix_row_count: found 16385: allowed: integer 1 to 16384 count"),
         (2, {"panel_row_count": 0}, "panel_row_count: found 0: allowed: integer 1 to 1024 count"),
     ],
@@ -71,6 +71,30 @@ def test_a_number_that_came_wrong_makes_the_product_invalid(launched: Launched, 
 def test_what_a_product_cannot_be_is_refused(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:
     done = launched.run("mpi_matrix_multiply", ranks=ranks, **options)
     assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)
+
+
+@pytest.mark.promise("mpi_matrix_multiply and mpi_sort take ranks_per_node: what stays on a node is no proof of the network.")
+@mpich_takes_long
+def test_several_ranks_of_a_node_work_together(launched: Launched, tmp_path: Path) -> None:
+    placed = on_two_nodes(launched, tmp_path)
+    both: dict[str, Any] = {"ranks": 4, "ranks_per_node": 2, "node_count": 2, "rank_binding": "numa"}
+    done = placed.run("mpi_matrix_multiply", "--nodes", "a,b", **both, **MULTIPLY)
+    assert (done.rc, done.line.get("valid")) == (0, True), done.err
+    shares(done.line["metrics"])
+    assert [done.line["evidence"][end]["scheduler_node"] for end in ("client", "server")] == ["a", "b"]
+    rows = [len(range(rank, ROWS, 4)) for rank in range(4)]
+    assert done.line["metrics"]["client_moved_bytes"] == 3 * rows[0] * ROWS * 8
+    assert done.line["metrics"]["server_moved_bytes"] == 3 * rows[2] * ROWS * 8
+    done = placed.run("mpi_sort", "--nodes", "a,b", **both, **SORT)
+    assert (done.rc, done.line.get("valid")) == (0, True), done.err
+    metrics = done.line["metrics"]
+    shares(metrics)
+    # Of random keys half belong to ranks of the other node, and each rank has a quarter of the elements.
+    assert metrics["moved_bytes"] == pytest.approx(5003 * 100 * 3 / 4, rel=0.2)
+    for name in ("client_moved_bytes", "server_moved_bytes"):
+        assert metrics[name] == pytest.approx(3 * 5003 * 100 / 4 / 2, rel=0.2)
+    alone = placed.run("mpi_sort", "--nodes", "a,b", ranks=3, ranks_per_node=2, **SORT)
+    assert alone.line["error"]["message"] == "ranks_per_node: found 2: allowed with 3 ranks: a divisor of it"
 
 
 def test_without_the_work_alone_there_is_no_speed_up(launched: Launched) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hpcq.kernels import kernel
 from tests.kernels.test_kernels_mpi import MPICH, MPIS
-from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, on_two_nodes, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 SPOIL, PLACES = (Path(__file__).with_name(f"{name}.c") for name in ("spoil", "places"))
@@ -136,14 +136,7 @@ def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
 )
 @mpich_takes_long
 def test_ranks_of_a_node_follow_each_other(launched: Launched, tmp_path: Path) -> None:
-    """Ranks 0 and 2 of the launcher are on b, 1 and 3 on a: of the list a,b the first two ranks are those on a."""
-    wrapper = tmp_path / "placed"
-    wrapper.write_text(
-        "#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK-$PMI_RANK}\n[ $((rank % 2)) = 1 ] && HPCQ_NODE=a || HPCQ_NODE=b\n"
-        f'export HPCQ_NODE\nexec {launched.program} "$@"\n'
-    )
-    wrapper.chmod(0o755)
-    placed = Launched(launched.mpi, wrapper)
+    placed = on_two_nodes(launched, tmp_path)  # of the list a,b the first two ranks are those on a
     pairs: dict[str, Any] = {"operation": "multi_pair", "message_bytes": 1000, "validate": "true", "rank_binding": "numa"}
     done = placed.run("mpi_collective", "--nodes", "a,b", ranks=4, ranks_per_node=2, node_count=2, **pairs)
     assert (done.rc, done.line.get("valid")) == (0, True), done.err

@@ -29,6 +29,7 @@ tests:
     matrix: {{node_count: [3, 0], operation: [barrier, allreduce, ialltoall]}}
   - kernel: mpi_collective
     parameters: {{{FEW}, message_bytes: 4KiB, validate: true, operation: multi_pair, ranks_per_node: per_core}}
+  - {{kernel: mpi_matrix_multiply, parameters: {{{FEW}, matrix_row_count: 128, ranks_per_node: per_core}}}}
 """
 
 
@@ -50,7 +51,7 @@ def test_pairs_links_and_sets_stand_in_one_run(measured: Desk) -> None:
     found = measured.rows(
         "SELECT cluster, kernel, count(*) AS n FROM v_results WHERE outcome = 'measured' GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    within = [("mpi_collective", 7), ("mpi_stream", 2), ("udp_pingpong", 2)]
+    within = [("mpi_collective", 7), ("mpi_matrix_multiply", 1), ("mpi_stream", 2), ("udp_pingpong", 2)]
     assert [tuple(row.values()) for row in found] == [
         *(("alpha", *one) for one in within),
         ("alpha+beta", "tcp_pingpong", 1),
@@ -62,7 +63,9 @@ def test_pairs_links_and_sets_stand_in_one_run(measured: Desk) -> None:
 def test_all_nodes_of_a_set_took_part_over_the_network(measured: Desk) -> None:
     lines = [line for line in result_lines(measured.run_folder) if line["kernel"] == "mpi_collective"]
     assert sorted(line["metrics"]["rank_count"] for line in lines) == [3] * 6 + [4] * 6 + [8] * 2
-    for line in lines:
+    products = [line for line in result_lines(measured.run_folder) if line["kernel"] == "mpi_matrix_multiply"]
+    assert [line["metrics"]["rank_count"] for line in products] == [8] * 2
+    for line in lines + products:
         assert line["options"]["node_count"] * line["options"]["ranks_per_node"] == line["metrics"]["rank_count"]
         assert line["evidence"]["client"]["node"].endswith("n01")
         assert line["evidence"]["server"]["node"].endswith("n02")
@@ -82,10 +85,11 @@ def test_sets_are_shown_beside_pairs(measured: Desk) -> None:
     assert len([one for one in told["results"] if one["kernel"] == "mpi_collective"]) == 14
     plan = measured.hpcq("plan", "campaign.yaml").stdout
     assert "together 4 nodes: alpha-n01,alpha-n[02-04]" in plan
-    assert "mpi_collective, mpi_stream runs within alpha and beta" in plan
+    assert "mpi_collective, mpi_matrix_multiply, mpi_stream runs within alpha and beta" in plan
     parts = dict(zip(["alpha", "beta", "link"], re.split(r"^(?=\S+: )", plan, flags=re.MULTILINE)[1:], strict=True))
     for name in ("alpha", "beta"):
         tests = re.findall(r"^  tests    (\w+): .* on (\w+)$", parts[name], flags=re.MULTILINE)
-        assert tests == [("udp_pingpong", "pairs"), ("mpi_stream", "pairs"), ("mpi_collective", "nodes")]
+        on_nodes = [("mpi_collective", "nodes"), ("mpi_matrix_multiply", "nodes")]
+        assert tests == [("udp_pingpong", "pairs"), ("mpi_stream", "pairs"), *on_nodes]
     assert re.findall(r"^  tests    (\w+): .* on (\w+)$", parts["link"], flags=re.MULTILINE) == [("tcp_pingpong", "links")]
     assert (measured.run_folder / "report.html").is_file()

@@ -9,15 +9,15 @@
 
 enum { ROOT = 0, ALONE_COUNT = 3 };
 
-bool application_new(struct run *run, struct application *application, int64_t node_count)
+bool application_new(struct run *run, struct application *application, struct ranks_asked asked)
 {
     application->communicator = mpi_run_communicator(run);
     MPI_Comm_rank(application->communicator, &application->rank);
     MPI_Comm_size(application->communicator, &application->size);
     application->alone_ns = NAN;
-    if (node_count && node_count != application->size)
-        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, one per node",
-                    application->size, (long long)node_count);
+    application->on_node = (int)asked.per_node;
+    if (!ranks_place(run, asked, application->rank, application->size))
+        return false;
     times_new(&application->times);
     return true;
 }
@@ -41,7 +41,7 @@ void application_begin(struct application *application)
 {
     application->times.count = 0;
     application->mpi_sum_ns = application->whole_ns = 0;
-    application->gave_bytes = 0;
+    application->all_left_bytes = 0;
 }
 
 bool application_operate(struct run *run, struct application *application, int (*work)(void *), void *state)
@@ -59,7 +59,7 @@ bool application_operate(struct run *run, struct application *application, int (
     application->times.list[application->times.count++] = run->now_ns - start_ns;
     application->whole_ns += run->now_ns - start_ns;
     application->mpi_sum_ns += application->mpi_ns;
-    application->gave_bytes += application->given_bytes;
+    application->all_left_bytes += application->left_bytes;
     return true;
 }
 
@@ -118,12 +118,12 @@ void application_report(struct run *run, const struct application *application, 
            most[COLUMNS];
     MPI_Reduce(mine, sum, COLUMNS, MPI_DOUBLE, MPI_SUM, ROOT, application->communicator);
     MPI_Reduce(mine, most, COLUMNS, MPI_DOUBLE, MPI_MAX, ROOT, application->communicator);
-    if (application->rank == 1)
-        metrics->server_moved_bytes = application->gave_bytes;
+    if (application->rank == run->server_rank)
+        metrics->server_moved_bytes = application->all_left_bytes;
     if (application->rank != ROOT)
         return;
     operation_fill(run->histogram, operation);
-    metrics->client_moved_bytes = application->gave_bytes;
+    metrics->client_moved_bytes = application->all_left_bytes;
     metrics->operation_count = (double)run->operation_count;
     metrics->rank_count = ranks;
     metrics->communication_share_ratio = sum[SHARE] / ranks;

@@ -11,12 +11,13 @@
 
 struct application {
     MPI_Comm communicator;
-    int rank, size;
+    int rank, size, on_node; /* on_node: ranks of each node, which follow each other */
     struct times times;
     uint64_t mpi_ns;               /* this rank, the operation under way: in calls of MPI */
     uint64_t mpi_sum_ns, whole_ns; /* this rank, all measured operations */
     double given_bytes;            /* this rank, the last operation: what others cannot have from elsewhere */
-    double gave_bytes;             /* all measured operations */
+    double left_bytes;             /* of these, what ranks of other nodes cannot have from elsewhere */
+    double all_left_bytes;         /* all measured operations */
     double alone_ns;               /* rank 0: the same work alone; NAN: not measured */
 };
 
@@ -47,21 +48,23 @@ struct application_metrics {
         METRIC_APPLICATION(type, moved_bytes, BETTER_NONE,                                                             \
                            "what ranks give each other in one operation, all together; how the library passes it on "  \
                            "does not count"),                                                                          \
-        METRIC_APPLICATION(type, client_moved_bytes, BETTER_NONE,                                                      \
-                           "bytes that have to leave rank 0 in all operations, whatever the library does"),            \
+        METRIC_APPLICATION(                                                                                            \
+            type, client_moved_bytes, BETTER_NONE,                                                                     \
+            "bytes that have to leave rank 0 for other nodes in all operations, whatever the library does"),           \
         METRIC_APPLICATION(type, server_moved_bytes, BETTER_NONE,                                                      \
-                           "bytes that have to leave rank 1 in all operations, whatever the library does"),            \
+                           "the same of the server's rank: the first one of the second node"),                         \
         METRIC_APPLICATION(type, operation_count, BETTER_NONE, "operations measured"),                                 \
         METRIC_APPLICATION(type, rank_count, BETTER_NONE, "ranks that took part")
 
-/* False, with the reason, where node_count names another number of ranks. */
-bool application_new(struct run *run, struct application *application, int64_t node_count);
+/* False, with the reason, where the number of ranks is not the one asked for. */
+bool application_new(struct run *run, struct application *application, struct ranks_asked asked);
 void application_free(struct application *application);
 /* False, with the reason, where this node has less memory than that. what: the option that says how much. */
 bool application_fits(struct run *run, const char *what, int64_t value, double bytes);
 void application_begin(struct application *application); /* a phase starts */
 
-/* One operation: `work` returns what MPI does, adds to mpi_ns what it spends there, and sets given_bytes. */
+/* One operation: `work` returns what MPI does, adds to mpi_ns what it spends there, and sets given_bytes
+ * and left_bytes. */
 bool application_operate(struct run *run, struct application *application, int (*work)(void *), void *state);
 bool application_batch_end(struct run *run, struct application *application);
 
@@ -71,6 +74,11 @@ void application_alone(struct application *application, double limit_s, int (*wo
 /* All ranks call it; moved_bytes: at rank 0, of one operation. */
 void application_report(struct run *run, const struct application *application, double moved_bytes,
                         struct operation_metrics *operation, struct application_metrics *metrics);
+
+static inline bool application_on_my_node(const struct application *application, int rank)
+{
+    return rank / application->on_node == application->rank / application->on_node;
+}
 
 /* The time in a call of MPI: `since_ns = clock_now_ns(); rc = MPI_...; application_called(application, since_ns);` */
 static inline void application_called(struct application *application, uint64_t since_ns)

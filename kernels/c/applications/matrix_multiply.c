@@ -16,7 +16,7 @@ enum stream { STREAM_A = 1, STREAM_B, STREAM_VECTOR };
 
 struct multiply_options {
     struct common_options common;
-    int64_t matrix_row_count, panel_row_count, node_count, transport, alone;
+    int64_t matrix_row_count, panel_row_count, node_count, ranks_per_node, rank_binding, transport, alone;
 };
 
 static const struct option_row option_rows[] = {
@@ -24,8 +24,7 @@ static const struct option_row option_rows[] = {
                        "rows and columns of each of the three matrices, of all ranks together"),
     OPTION_INTEGER_ROW(struct multiply_options, panel_row_count, 64, 1, PANEL_ROWS_MAX,
                        "rows that a rank gives to all others in one message"),
-    OPTION_INTEGER_ROW(struct multiply_options, node_count, 0, 0, 65536,
-                       "ranks, one per node; 0: as many as there are nodes"),
+    OPTION_ROWS_RANKS(struct multiply_options),
     OPTION_TRANSPORT_ROW(struct multiply_options),
     OPTION_BOOLEAN_ROW(struct multiply_options, alone, 1,
                        "rank 0 then does the same alone, for speed_up_ratio: it needs room for all of the matrices"),
@@ -152,7 +151,9 @@ static int multiply(void *state)
 {
     struct product *product = state;
     size_t n = product->order;
-    product->application->given_bytes = product->size > 1 ? (double)(product->rows * n * sizeof(double)) : 0;
+    double own_bytes = (double)(product->rows * n * sizeof(double));
+    product->application->given_bytes = product->size > 1 ? own_bytes : 0;
+    product->application->left_bytes = product->size > product->application->on_node ? own_bytes : 0;
     memset(product->c, 0, product->rows * n * sizeof(double));
     for (int owner = 0; owner < product->size; owner++) {
         size_t end = application_first(n, owner + 1, product->size);
@@ -227,12 +228,14 @@ static bool multiply_open(struct run *run)
     struct multiply *state = run->state;
     const struct multiply_options *options = run->options;
     struct application *application = &state->application;
-    if (!application_new(run, application, options->node_count))
+    struct ranks_asked asked = {options->node_count, options->ranks_per_node, options->rank_binding};
+    if (!application_new(run, application, asked))
         return false;
     if (options->matrix_row_count < application->size)
         return fail(&run->failure, EXIT_USAGE, "matrix_row_count: found %lld: allowed with %d ranks: %d and more",
                     (long long)options->matrix_row_count, application->size, application->size);
-    double share = 1.0 / application->size + (options->alone && application->rank == 0 ? 1 : 0);
+    double share =
+        (double)application->on_node / application->size + (options->alone && application->rank == 0 ? 1 : 0);
     double elements = (double)options->matrix_row_count * (double)options->matrix_row_count;
     if (!application_fits(run, "matrix_row_count", options->matrix_row_count, 3 * share * elements * sizeof(double)))
         return false;
@@ -303,7 +306,8 @@ static void multiply_close(struct run *run)
 
 const struct kernel kernel_mpi_matrix_multiply = {
     .name = "mpi_matrix_multiply",
-    .summary = "product of two square matrices over all ranks, one rank per node: an application that needs the link",
+    .summary =
+        "product of two square matrices over all ranks, one or more per node: an application that needs the link",
     .method =
         "Each rank holds its rows of A, B and C, doubles from -1 to 1. Panel by panel, the owner of a panel of B "
         "gives it to all by MPI_Bcast, and each rank adds to its rows of C what the panel brings; one thread per rank, "

@@ -12,7 +12,8 @@ enum { ROOT = 0 };
 
 struct sort_options {
     struct common_options common;
-    int64_t element_count, element_bytes, key_bytes, seed, keys, node_count, transport, alone;
+    int64_t element_count, element_bytes, key_bytes, seed, keys, node_count, ranks_per_node, rank_binding, transport,
+        alone;
 };
 
 static const struct option_row option_rows[] = {
@@ -27,8 +28,7 @@ static const struct option_row option_rows[] = {
     OPTION_CHOICE_ROW(struct sort_options, keys, keys_names,
                       "uniform: noise; sorted: all in order from the start; reversed: in the opposite order; few: 16 "
                       "different ones; skewed: half of the elements have the same one, a quarter the next, and so on"),
-    OPTION_INTEGER_ROW(struct sort_options, node_count, 0, 0, 65536,
-                       "ranks, one per node; 0: as many as there are nodes"),
+    OPTION_ROWS_RANKS(struct sort_options),
     OPTION_TRANSPORT_ROW(struct sort_options),
     OPTION_BOOLEAN_ROW(struct sort_options, alone, 1,
                        "rank 0 then does the same alone, for speed_up_ratio: it needs room for all elements"),
@@ -112,14 +112,16 @@ static bool sort_open(struct run *run)
     struct sort *state = run->state;
     const struct sort_options *options = run->options;
     struct application *application = &state->application;
-    if (!application_new(run, application, options->node_count))
+    struct ranks_asked asked = {options->node_count, options->ranks_per_node, options->rank_binding};
+    if (!application_new(run, application, asked))
         return false;
     if (options->element_count < application->size)
         return fail(&run->failure, EXIT_USAGE, "element_count: found %lld: allowed with %d ranks: %d and more",
                     (long long)options->element_count, application->size, application->size);
     double alone = options->alone && application->rank == ROOT ? 2 : 0; /* times all elements, in and out */
     double received = options->keys >= KEYS_FEW ? 2 : 0;                /* equal keys all go to one rank, in and out */
-    double copies = application->size > 1 ? 5.0 / application->size + alone + received : 2 + alone;
+    double share = (double)application->on_node / application->size;    /* of this node */
+    double copies = application->size > 1 ? 5 * share + alone + received : 2 + alone;
     double bytes = (double)(options->element_bytes + (int64_t)sizeof(struct key)) * (double)options->element_count;
     if (!application_fits(run, "element_count", options->element_count, copies * bytes))
         return false;
@@ -194,7 +196,7 @@ static void sort_close(struct run *run)
 
 const struct kernel kernel_mpi_sort = {
     .name = "mpi_sort",
-    .summary = "sort of elements in memory over all ranks, one rank per node: an application that needs the link",
+    .summary = "sort of elements in memory over all ranks, one or more per node: an application that needs the link",
     .method =
         "Each rank holds its part of elements of 64 to 256 bytes, made from the seed. A sample sort: ranks sort "
         "their parts by the key, gather 64 samples of each, choose the same splitters from them, give each rank what "

@@ -233,7 +233,11 @@ static int exchange(struct sorting *sorting)
                        sorting->receive_counts, sorting->receive_places, sorting->element, sorting->communicator);
     application_called(sorting->application, since_ns);
     size_t given = sorting->count - (size_t)sorting->counts[sorting->rank];
+    size_t left = 0;
+    for (int rank = 0; rank < sorting->size; rank++)
+        left += application_on_my_node(sorting->application, rank) ? 0 : (size_t)sorting->counts[rank];
     sorting->application->given_bytes = (double)(given * sorting->element_bytes);
+    sorting->application->left_bytes = (double)(left * sorting->element_bytes);
     return rc;
 }
 

@@ -19,10 +19,8 @@
 
 enum { ROOT = 0, WORD_BYTES = (int)sizeof(int32_t), BATCHES_PER_POINT = 10 };
 enum start { START_BARRIER, START_WINDOW };
-enum binding { BINDING_AS_IS, BINDING_NUMA };
 
 static const char *const starts[] = {"barrier", "window", NULL};
-static const char *const bindings[] = {"as_is", "numa", NULL};
 /* In place of a time; the maximum over ranks keeps it. Not UINT64_MAX: MPICH 4.0.2 compares MPI_UINT64_T as signed. */
 static const uint64_t window_missed = INT64_MAX;
 static const uint64_t lead_min_ns = 20000, lead_first_ns = 200000, lead_max_ns = 50000000;
@@ -37,13 +35,7 @@ static const struct option_row option_rows[] = {
     OPTION_CHOICE_ROW(struct collective_options, operation, collective_names, "the operation, as MPI calls it"),
     OPTION_INTEGER_ROW(struct collective_options, message_bytes, 8, 0, 268435456,
                        "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
-    OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536, "nodes; 0: as many as there are"),
-    OPTION_INTEGER_ROW(struct collective_options, ranks_per_node, 1, 1, 1024,
-                       "ranks on each node, which follow each other; or per_core, per_numa, per_nic, per_gpu, by the "
-                       "cluster file's per_node"),
-    OPTION_CHOICE_ROW(struct collective_options, rank_binding, bindings,
-                      "numa: the ranks of a node run on its NUMA nodes in turn, with their memory; as_is: as the "
-                      "launcher binds them"),
+    OPTION_ROWS_RANKS(struct collective_options),
     OPTION_TRANSPORT_ROW(struct collective_options),
     OPTION_CHOICE_ROW(struct collective_options, start, starts,
                       "how ranks begin an operation together: after a barrier, or at a moment by synchronised clocks"),
@@ -123,12 +115,6 @@ static bool collective_refuse(struct run *run, const struct collective_options *
     const struct collective_row *row = &collective_rows[options->operation];
     if (rank_count < 2)
         return fail(&run->failure, EXIT_USAGE, "found 1 rank: allowed for %s: 2 and more", row->name);
-    if (options->node_count && options->node_count * options->ranks_per_node != rank_count)
-        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, %lld per node", rank_count,
-                    (long long)(options->node_count * options->ranks_per_node), (long long)options->ranks_per_node);
-    if (rank_count % options->ranks_per_node)
-        return fail(&run->failure, EXIT_USAGE, "ranks_per_node: found %lld: allowed with %d ranks: a divisor of it",
-                    (long long)options->ranks_per_node, rank_count);
     if (options->message_bytes * rank_count > INT_MAX)
         return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed with %d ranks: 0 to %d",
                     (long long)options->message_bytes, rank_count, INT_MAX / rank_count);
@@ -143,9 +129,8 @@ static bool collective_open(struct run *run)
     call->communicator = mpi_run_communicator(run);
     MPI_Comm_rank(call->communicator, &call->rank);
     MPI_Comm_size(call->communicator, &call->size);
-    if (!collective_refuse(run, options, call->size))
-        return false;
-    if (options->rank_binding == BINDING_NUMA && !run_pin_in_turn(run, call->rank % (int)options->ranks_per_node))
+    struct ranks_asked asked = {options->node_count, options->ranks_per_node, options->rank_binding};
+    if (!collective_refuse(run, options, call->size) || !ranks_place(run, asked, call->rank, call->size))
         return false;
     state->row = &collective_rows[options->operation];
     state->validate = options->validate;

@@ -10,7 +10,21 @@
 
 enum { CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
 
+enum binding { BINDING_AS_IS, BINDING_NUMA };
+
 const char *const buffer_policies[] = {"hot", "separate", "swapped", "cold", NULL};
+const char *const rank_bindings[] = {"as_is", "numa", NULL};
+
+bool ranks_place(struct run *run, struct ranks_asked asked, int rank, int rank_count)
+{
+    if (asked.node_count && asked.node_count * asked.per_node != rank_count)
+        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, %lld per node", rank_count,
+                    (long long)(asked.node_count * asked.per_node), (long long)asked.per_node);
+    if (rank_count % asked.per_node)
+        return fail(&run->failure, EXIT_USAGE, "ranks_per_node: found %lld: allowed with %d ranks: a divisor of it",
+                    (long long)asked.per_node, rank_count);
+    return asked.binding != BINDING_NUMA || run_pin_in_turn(run, rank % (int)asked.per_node);
+}
 
 static size_t cache_bytes(void)
 {

@@ -19,6 +19,27 @@ extern const char *const buffer_policies[];                                     
                       " 16 is how malloc() places two"),                                                               \
         OPTION_ROW_PAGES(type)
 
+extern const char *const rank_bindings[]; /* NULL-terminated */
+
+/* For the rows of a kernel that all ranks of a set of nodes run. */
+#define OPTION_ROWS_RANKS(type)                                                                                        \
+    OPTION_INTEGER_ROW(type, node_count, 0, 0, 65536, "nodes; 0: as many as there are"),                               \
+        OPTION_INTEGER_ROW(type, ranks_per_node, 1, 1, 1024,                                                           \
+                           "ranks on each node, which follow each other; or per_core, per_numa, per_nic, per_gpu, by " \
+                           "the cluster file's per_node"),                                                             \
+        OPTION_CHOICE_ROW(type, rank_binding, rank_bindings,                                                           \
+                          "numa: the ranks of a node run on its NUMA nodes in turn, with their memory; as_is: as the " \
+                          "launcher binds them")
+
+/* What these options say. */
+struct ranks_asked {
+    int64_t node_count, per_node, binding;
+};
+
+/* Before buffers are made: binds this rank. False, with the reason, where the number of ranks is not the one asked for.
+ */
+bool ranks_place(struct run *run, struct ranks_asked asked, int rank, int rank_count);
+
 /* Places for messages. hot: always the same (one, or one to send from and one to receive into); separate: always one
  * to send from and one to receive into; swapped: two that change roles after each operation; cold: the next of a ring
  * that is twice as large as the last-level cache. Places begin offset_bytes after the beginning of a page, and every
