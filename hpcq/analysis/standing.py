@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from hpcq.verdict.words import Verdict, VerdictRecord
 if TYPE_CHECKING:
     from hpcq.judge.confirming import Retest
     from hpcq.judge.judging import Watched
+    from hpcq.judge.values import Values
     from hpcq.store.read.judged_values import SeriesSeen
 
 #: Sorts after every continuation of a time.
@@ -153,6 +154,8 @@ class Standing:
     judged_series: frozenset[int]
     own_series: frozenset[int]
     second_looks: tuple[SecondLook, ...] = ()
+    #: What was judged.
+    values: Values | None = field(default=None, repr=False, compare=False)
 
     def says_of(self, client: str, server: str) -> str:
         """The worst state of a cause that touches a pair: told, suspected, or fine where there is none."""
@@ -319,7 +322,105 @@ def _standing(  # noqa: PLR0917 - a site after some of its nights
     own = judged & (seen.night_count >= ENOUGH_NIGHTS)
     ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
     tonight = tuple(one for one in looks if one.run == names[newest])
-    return Standing(cluster, names[newest], causes, judgement.coverage, ids[0], ids[1], tonight)
+    return Standing(cluster, names[newest], causes, judgement.coverage, ids[0], ids[1], tonight, watched.values)
+
+
+@dataclass(frozen=True, slots=True)
+class CauseNight:
+    """What the jobs of one thing brought on one night. middle, low, high: shares of what is usual in the test, 1.0 is usual.
+
+    disturbed: all of them were measured beside other work.
+    """
+
+    started_utc: str
+    run: str
+    middle: float
+    low: float
+    high: float
+    job_count: int
+    disturbed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CauseNights:
+    """One cause night by night. before, after: its level on both sides of the night since which; None where nothing is known.
+
+    band: the middle 90 % of its jobs before that.
+    """
+
+    cause: ClusterCause
+    nights: tuple[CauseNight, ...]
+    before: float | None
+    after: float | None
+    band: tuple[float, float] | None
+
+
+def course_of(cause: ClusterCause, standing: Standing, from_utc: str) -> CauseNights | None:
+    """The nights of a cause from `from_utc` on; None where it measured nothing.
+
+    Usual in a test is the median of the whole cluster before the cause began, of all its nights where there are none.
+    """
+    import numpy as np
+
+    from hpcq.judge.values import Outcome
+
+    values = standing.values
+    if values is None or standing.cluster != cause.cluster:
+        return None
+    utc = [_utc(night.utc_s) for night in values.nights]
+    old = np.array([one < cause.since_utc for one in utc])[values.night]
+    quiet = values.outcome == Outcome.MEASURED
+    usual = np.full(len(values.tests), np.nan)
+    rows = np.isfinite(values.value) & _rows_of(cause, values)
+    for test in np.unique(values.test[rows]):
+        of_test = np.isfinite(values.value) & (values.test == test)
+        first = next((some for some in (of_test & quiet & old, of_test & quiet) if some.any()), of_test)
+        usual[test] = np.median(values.value[first])
+    share = np.exp(values.value - usual[values.test])
+    nights = []
+    for night in np.unique(values.night[rows & np.array([one >= from_utc for one in utc])[values.night]]):
+        here = rows & (values.night == night)
+        undisturbed = here & quiet
+        of_night = share[undisturbed if undisturbed.any() else here]
+        found = (float(np.median(of_night)), float(of_night.min()), float(of_night.max()))
+        nights.append(CauseNight(utc[night], values.nights[night].name, *found, len(of_night), not undisturbed.any()))
+    if not nights:
+        return None
+    before, after = share[rows & quiet & old], share[rows & quiet & ~old]
+    return CauseNights(
+        cause,
+        tuple(nights),
+        float(np.median(before)) if len(before) else None,
+        float(np.median(after)) if len(after) else None,
+        (float(np.quantile(before, 0.05)), float(np.quantile(before, 0.95))) if len(before) else None,
+    )
+
+
+def _rows_of(cause: ClusterCause, values: Values) -> Any:
+    """Which jobs say something about a cause: a mask over the jobs."""
+    import numpy as np
+
+    tests = np.isin(values.test, [place for place, one in enumerate(values.tests) if one.name in cause.tests])
+    return tests & _ends_of(cause, values)
+
+
+def _ends_of(cause: ClusterCause, values: Values) -> Any:
+    import numpy as np
+
+    if cause.thing == Thing.NIGHT:
+        return np.ones(len(values.night), bool)
+    if cause.thing in {Thing.NODE, Thing.LINK, Thing.PAIR}:
+        places = [values.nodes.index(name) for name in cause.names if name in values.nodes]
+        client, server = np.isin(values.client, places), np.isin(values.server, places)
+        return client | server if cause.thing == Thing.NODE else client & server
+    names, of_node = (values.classes, values.node_class) if cause.thing == Thing.CLASS else (values.groups, values.node_group)
+    places = [names.index(name) for name in cause.names if name in names]
+    client = np.isin(of_node[values.client], places)
+    server = np.isin(of_node[np.maximum(values.server, 0)], places) & (values.server >= 0)
+    crossing = of_node[values.client] != of_node[np.maximum(values.server, 0)]
+    if cause.thing == Thing.CLASS:
+        return client | server
+    return (client | server) & crossing if cause.thing == Thing.GROUP else client & server & crossing
 
 
 def touching(

@@ -15,6 +15,7 @@ from typing import TypeVar
 from hpcq import nodelist, units
 from hpcq.analysis.change import Explained
 from hpcq.analysis.expected import Around, Expected, Test, test_of
+from hpcq.analysis.standing import CauseNights
 from hpcq.kernels import size_text
 from hpcq.nodelist import natural
 from hpcq.store.history import MetricRow, Point, SeriesRow
@@ -524,7 +525,7 @@ class Matrix:
     @property
     def names_lie(self) -> bool:
         """Whether each name fits above its column; else all stand upright."""
-        return max(map(len, self.nodes)) * _SIGN_PX <= self.cell_px
+        return (max(map(len, self.nodes)) + 1) * _SIGN_PX <= self.cell_px
 
 
 def make_matrices(
@@ -788,6 +789,50 @@ def make_timeline(row: SeriesRow, metric: MetricRow, points: Sequence[Point], ch
             _DATE_PX,
         ),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, metric.unit)) for value in tick_values(y_axis)),
+    )
+
+
+def make_course(course: CauseNights) -> Timeline:
+    """One thing at fault, night by night: a mark is the median of its jobs, with the lowest and the highest."""
+    cause, nights = course.cause, course.nights
+    times = [units.parse_utc(one.started_utc).timestamp() for one in nights]
+    levels = [one for one in (course.before, course.after, *(course.band or ())) if one is not None]
+    y_axis = _zoomed_axis([*(one.middle for one in nights), *levels], TIMELINE_HEIGHT - BOTTOM, TOP)
+    x_axis = Axis(min(times), max(times), LEFT + 10, WIDTH - RIGHT - 10, log=False)
+    marks = [
+        Mark(
+            x_axis.at(at),
+            y_axis.at(one.middle),
+            y_axis.at(max(one.low, y_axis.low)),
+            y_axis.at(min(one.high, y_axis.high)),
+            one.disturbed,
+            f"{one.started_utc[:16].replace('T', ' ')} UTC: {one.middle:.1%} of what is usual in"
+            f" {units.count_of(one.job_count, 'job')}, {one.run}",
+        )
+        for at, one in zip(times, nights, strict=True)
+    ]
+    steps: tuple[LevelStep, ...] = ()
+    if course.before is not None and course.after is not None:
+        x = x_axis.at(max(units.parse_utc(cause.since_utc).timestamp(), min(times)))
+        before, after = y_axis.at(course.before), y_axis.at(course.after)
+        steps = (LevelStep(x, (x_axis.start, x, before), (x, x_axis.end, after), ""),)
+    kernels = sorted({one.partition(" ")[0] for one in cause.tests})
+    return Timeline(
+        title=cause.name,
+        caption=f"share of what is usual in {', '.join(kernels)}: 100 % and more is good",
+        summary=f"{cause.name} on {units.count_of(len(nights), 'night')}: {cause.words}",
+        height=TIMELINE_HEIGHT,
+        marks=tuple(marks),
+        steps=steps,
+        band=None if course.band is None else (y_axis.at(course.band[1]), y_axis.at(course.band[0])),
+        x_ticks=_apart(
+            [
+                Tick(min(x_axis.at(times[place]), WIDTH - _DATE_PX / 2), nights[place].started_utc[:10])
+                for place in few(range(len(nights)), _DATES)
+            ],
+            _DATE_PX,
+        ),
+        y_ticks=tuple(Tick(y_axis.at(value), f"{100 * value:.3g} %") for value in tick_values(y_axis)),
     )
 
 

@@ -18,6 +18,7 @@ from hpcq.analysis.standing import (
     Standing,
     beside_nights,
     bounds_of,
+    course_of,
     explaining,
     standings,
     told_series,
@@ -27,7 +28,7 @@ from hpcq.analysis.standing import (
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing, nodes_at_fault, of_nodes
-from hpcq.reports.plots import Timeline, make_timeline, percent
+from hpcq.reports.plots import Timeline, make_course, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
@@ -162,6 +163,7 @@ def _context(
         "counts": counts,
         "runs": runs_in(database, from_utc, until_utc, cluster)[:_ROWS_MAX],
         "causes": found.causes,
+        "courses": _courses(found, from_utc),
         "states": {(one.cluster, row.node): one.of_node(row.node)[0] for one in found.standing for row in levels},
         "blocks": found.blocks[:_ROWS_MAX],
         "explained_count": found.explained_count,
@@ -350,6 +352,17 @@ def _pictures(database: Connection, blocks: list[Block], until_utc: str | None) 
         usual = block.ratios[len(block.ratios) // 2] if block.ratios else 0.0
         chosen.append(min(block.members, key=lambda member: abs((member.changed.level.ratio or 0.0) - usual)))
     return _drawn(database, chosen, until_utc)
+
+
+def _courses(found: _Found, from_utc: str) -> list[Timeline]:
+    """What is told and suspected, night by night, from some time before the stretch on."""
+    begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
+    courses = (
+        course_of(cause, standing, begin.strftime("%Y-%m-%d"))
+        for cause in found.causes[:_PICTURES]
+        for standing in found.standing
+    )
+    return [make_course(one) for one in courses if one is not None]
 
 
 def _drawn(database: Connection, members: Sequence[Explained], until_utc: str | None) -> list[Timeline]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.analysis.standing import course_of, standings
 from hpcq.reports.stretch import write_stretch
 from hpcq.runner.watch.doctor import Places, examine
-from hpcq.store.database import transaction, writing
+from hpcq.store.database import reading, transaction, writing
 from hpcq.store.load.cluster import load_run
 from hpcq.store.selection import Selection
 from hpcq.verdict.words import Verdict
@@ -45,6 +46,26 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
     assert "420 results planned, 420 measured" in words
     assert words.count("throughput, higher is better") == 3  # one picture for each block
     assert re.search(r"alpha n9 not measured", words)  # planned once, and silent since
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("What is told has a picture, night by night, on the page of the run and of the stretch.")
+def test_what_is_told_has_a_picture(nights: History, ask: Asked, tmp_path: Path) -> None:
+    with reading(nights.database) as connection:
+        [standing] = standings(connection, ["alpha"], "30d")
+        told = next(one for one in standing.causes if one.is_told and one.names == ("n4",))
+        course = course_of(told, standing, "")
+    assert course is not None
+    assert course.before == pytest.approx(1.0, abs=0.03)
+    assert course.after == pytest.approx(told.ratio, abs=0.03)
+    assert {one.middle < 0.75 for one in course.nights if one.started_utc >= told.since_utc} == {True}
+    assert {one.middle > 0.9 for one in course.nights if one.started_utc < told.since_utc} == {True}
+    ask.words("report", "--since", "30d", "--to", str(tmp_path / "month.html"), expect=3)
+    ask.words("report", "--to", str(tmp_path / "run.html"), expect=3)
+    for page in ("month.html", "run.html"):
+        text = (tmp_path / page).read_text("utf-8")
+        [figure] = re.findall(r"<figure><h3>node alpha/n4</h3>.*?</figure>", text, re.S)
+        assert figure.count(" UTC: ") == len(course.nights)
 
 
 @pytest.mark.heavy

@@ -38,8 +38,8 @@ _CHANGES_SHOWN = 12
 class Partner:
     """One test with one partner: the median of the stretch, and of the newest run of the pair.
 
-    level_ratio: the newest as a share of the median of all pairs in that test, as in a node's level; 1.1 is better. None:
-    no other pair ran the test.
+    newest_utc: when that run began. level_ratio: the newest as a share of the median of all pairs in that test, as in a
+    node's level; 1.1 is better. None: no other pair ran the test.
     """
 
     kernel: str
@@ -50,6 +50,7 @@ class Partner:
     unit: str
     median: float
     newest: float
+    newest_utc: str
     n: int
     level_ratio: float | None
 
@@ -269,7 +270,8 @@ def _partners(database: Connection, cluster: str, node: str, selection: Selectio
                 continue
             ratio = _level(one, one.newest, median(compared)) if len(compared) > 1 else None
             (role, partner), *_ = roles
-            found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, one.newest, one.n, ratio))
+            newest = one.newest, one.newest_run.partition(" ")[0]
+            found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, *newest, one.n, ratio))
     last = float("inf")
     return sorted(found, key=lambda one: (one.level_ratio or last, natural(one.partner), one.kernel, one.role))
 
