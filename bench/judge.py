@@ -6,7 +6,8 @@ false mornings   nights with a new message, per 100 nights and site, after 60 ni
                  two rounds, 1 and 3 tests, three ways to choose pairs (bench/support/histories.py), each noise.
                  The worst of the three ways is what counts
 delay            nights until a fault is told and named as what it is, at 1 to 3 % noise. Where nodes are idle in
-                 30 % of the nights, only nights that measured the node count, and the calendar stands beside it
+                 30 % of the nights, only nights that measured the node count, and the calendar stands beside it. The
+                 same of a node that is slow as client or as server alone; a node with fixed pairs may never be either
 confirmation     a node at half speed: told the night it dies, once its suspects are measured again; and false mornings
                  where every night's suspects are. Whom to measure again, and what comes of it, is decided by the rule
                  of `hpcq run --confirm` itself (hpcq/judge/confirming.py)
@@ -30,7 +31,7 @@ from hpcq.judge.confirming import plan
 from hpcq.judge.judging import FALSE_MORNINGS, Watched, watch
 from hpcq.judge.values import Floats, Indices, NightJobs, Outcome, Values, by_night
 
-HISTORY = 60
+HISTORY, NODES = 60, 64
 #: false mornings per 100 that a noise may bring; 1 where not named
 ALLOWED = {"modes_iid": 3, "ar1": 3, "modes_sticky": 10}
 #: (name, fault, thing, index of it, median and 95 % quantile of the delay in nights)
@@ -38,6 +39,8 @@ FAULTS = (
     ("everything 10 % slower", Fault("cluster", 0.1, HISTORY), Thing.NIGHT, 0, 2, 2),
     ("everything at 30 %", Fault("cluster", 0.7, HISTORY), Thing.NIGHT, 0, 1, 1),
     ("one node 10 % slower", Fault("node", 0.1, HISTORY), Thing.NODE, 3, 3, 6),
+    ("one node 10 % slower when it sends", Fault("sends", 0.1, HISTORY), Thing.ROLE, 3, 4, 8),
+    ("one node 10 % slower when it receives", Fault("receives", 0.1, HISTORY), Thing.ROLE, 3 + NODES, 4, 8),
     ("uplink of a leaf 10 % slower", Fault("leaf", 0.1, HISTORY, 2), Thing.GROUP, 2, 6, 6),
 )
 NEVER = 99
@@ -62,8 +65,11 @@ def delay(site: Site, thing: Thing, index: int, seed: int) -> tuple[int, int, in
     night = told.pop((thing, index), None)
     if night is None:
         return NEVER, NEVER, len(told)
-    ends = (values.client == index) | (values.server == index)
-    seen = np.unique(values.night[ends & (values.night >= HISTORY)]) if thing is Thing.NODE else np.arange(HISTORY, night + 1)
+    measured = {
+        Thing.NODE: (values.client == index) | (values.server == index),
+        Thing.ROLE: (values.client if index < site.node_count else values.server) == index % site.node_count,
+    }.get(thing, np.ones(len(values.night), bool))
+    seen = np.unique(values.night[measured & (values.night >= HISTORY)])
     return int((seen <= night).sum()), night - HISTORY + 1, len(told)
 
 
@@ -185,8 +191,8 @@ def delay_claims(seed: int, histories: int) -> list[harness.Claim]:
     found = []
     for name, fault, thing, index, median, late in FAULTS:
         for noise in ("gauss1", "gauss2", "gauss3"):
-            for way in PLANS:
-                site = Site(64, HISTORY + 40, noise, way, fault=fault)
+            for way in PLANS if thing is not Thing.ROLE else PLANS[1:]:
+                site = Site(NODES, HISTORY + 40, noise, way, fault=fault)
                 drawn = np.array([delay(site, thing, index, seed + number) for number in range(histories)])
                 text = f"{name}, {noise}, {way}"
                 calendar = f"calendar: median {np.median(drawn[:, 1]):g}, 95 % {np.quantile(drawn[:, 1], 0.95):g}"
@@ -204,7 +210,7 @@ def confirmation_claims(seed: int, histories: int) -> list[harness.Claim]:
     """A node at half speed, measured again."""
     found = []
     for way in ("fixed", "each_run"):
-        site = Site(64, HISTORY + 1, "gauss3", way, fault=Fault("node", 0.5, HISTORY))
+        site = Site(NODES, HISTORY + 1, "gauss3", way, fault=Fault("node", 0.5, HISTORY))
         drawn = [confirmed(site, 3, 0.5, seed + number) for number in range(histories)]
         share = float(np.mean([one[0] for one in drawn]))
         jobs = float(np.mean([one[1] for one in drawn]))
@@ -212,7 +218,7 @@ def confirmation_claims(seed: int, histories: int) -> list[harness.Claim]:
         found.append(harness.claim(text, f"share of histories, {jobs:.2g} second jobs each", "share", share, ">= 0.95"))
     for noise in MEMORYLESS:
         nights = max(HISTORY // 2, 5 * histories)
-        told, second = false_mornings_confirmed(Site(64, HISTORY + nights, noise, "each_run"), seed)
+        told, second = false_mornings_confirmed(Site(NODES, HISTORY + nights, noise, "each_run"), seed)
         text = f"false mornings where suspects are measured again, 64 nodes, 1 test, {noise}, each_run"
         found.append(harness.claim(text, f"per 100 nights; {second:.2g} second jobs a night", "count", told, "<= 1"))
         print(text, told, second, flush=True)

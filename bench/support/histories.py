@@ -3,8 +3,10 @@
 pairs     fixed       the same pairs each night: two rounds of the circle over all nodes
           each_run    other pairs each night
           idle        other pairs each night, among those 30 % of the nodes that happen to be idle
+          which of two nodes is the client is tossed anew with each pair, as hpcq does it
 noise     NOISES below; memory (ar1, sticky modes) belongs to the pair where pairs are fixed, otherwise to the node
-fault     Fault(kind, size, night): one node, the uplink of one leaf switch, or everything, from that night on
+fault     Fault(kind, size, night): one node, or one node as client (sends) or server (receives) alone, the uplink of one leaf
+          switch, or everything, from that night on
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 PLANS = ("fixed", "each_run", "idle")
+#: Faults of a node as client, and as server.
+ROLES = ("sends", "receives")
 LEAF_SIZE = 16
 IDLE_SHARE = 0.3
 ROUNDS = 2
@@ -47,7 +51,7 @@ NOISES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """From `night` on: `kind` is node, leaf or cluster; size 0.1 takes a tenth away."""
+    """From `night` on: `kind` is node, sends, receives, leaf or cluster; size 0.1 takes a tenth away."""
 
     kind: str
     size: float
@@ -85,7 +89,7 @@ def draw(site: Site, seed: int) -> Values:
     """The history of `site`. The same seed gives the same values."""
     random = np.random.default_rng([seed, site.node_count, site.night_count, PLANS.index(site.plan), site.test_count])
     nodes = np.arange(site.node_count)
-    planned = _plan(random, site, nodes)
+    planned = _plan(random, site, nodes, np.random.default_rng([seed, 7]))
     memory = _Memory(random, site, len(planned[0]))
     columns: list[tuple[Ints, Ints, Ints, Ints, Floats]] = []
     leaf = nodes // LEAF_SIZE
@@ -120,18 +124,22 @@ def again(site: Site, random: np.random.Generator, night: int, pairs: Ints) -> F
     return _Memory(random, replace(site, plan="each_run"), len(pairs)).night(night, pairs)
 
 
-def _plan(random: np.random.Generator, site: Site, nodes: Ints) -> list[Ints]:
+def _plan(random: np.random.Generator, site: Site, nodes: Ints, roles: np.random.Generator) -> list[Ints]:
     if site.plan == "fixed":
         return [circle(random.permutation(nodes), ROUNDS)] * site.night_count
     if site.plan == "each_run":
-        return [circle(random.permutation(nodes), ROUNDS) for _ in range(site.night_count)]
-    count = round(IDLE_SHARE * len(nodes)) // 2 * 2
-    return [circle(random.permutation(nodes)[:count], ROUNDS) for _ in range(site.night_count)]
+        drawn = [circle(random.permutation(nodes), ROUNDS) for _ in range(site.night_count)]
+    else:
+        count = round(IDLE_SHARE * len(nodes)) // 2 * 2
+        drawn = [circle(random.permutation(nodes)[:count], ROUNDS) for _ in range(site.night_count)]
+    return [np.where(roles.random((len(pairs), 1)) < 0.5, pairs, pairs[:, ::-1]) for pairs in drawn]
 
 
 def _hit(fault: Fault, pairs: Ints, leaf: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if fault.kind == "node":
         return np.asarray((pairs == fault.index).any(axis=1))
+    if fault.kind in ROLES:
+        return np.asarray(pairs[:, ROLES.index(fault.kind)] == fault.index)
     if fault.kind == "leaf":
         return np.asarray((leaf[pairs] == fault.index).sum(axis=1) == 1)
     return np.ones(len(pairs), bool)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcq.analysis.change import CLOSED, RECORDED, Block, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
-from hpcq.judge.causes import Cause, Coverage, Judged, State, Thing
+from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
 from hpcq.kernels import PairTest
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
@@ -45,7 +45,7 @@ class ClusterCause:
     """One thing of a cluster at fault: a cause of the judge (hpcq/judge/causes.py) with times and names of runs.
 
     ratio, low_ratio, high_ratio: 0.9 is 10 % worse than before; 0: nothing comes through. told_utc: None while it is
-    suspected.
+    suspected. role: client or server, of a node that is slow only as that end of its jobs.
     """
 
     cluster: str
@@ -61,6 +61,7 @@ class ClusterCause:
     high_ratio: float
     job_count: int
     reason: str
+    role: str | None = None
 
     @property
     def is_told(self) -> bool:
@@ -89,6 +90,8 @@ class ClusterCause:
             return self.names == (client, server)
         if self.thing == Thing.LINK:
             return set(self.names) == {client, server}
+        if self.role is not None:
+            return self.names[0] == (client if self.role == Role.CLIENT else server)
         return self.thing != Thing.NODE or self.names[0] in {client, server}
 
     def touches(self, row: PairTest) -> bool:
@@ -269,16 +272,31 @@ def _second_looks(database: Connection, cluster: str, watched: Watched) -> tuple
             jobs.setdefault((row["run"], *about), []).append(dict(row))
     found = []
     for (run, thing, index), rows in jobs.items():
-        look = again.get((nights[run], thing, index))
+        its = [(thing, index), *watched.roles_of(thing, index)]
+        looks = [look for key in its if (look := again.get((nights[run], *key))) is not None]
+        look = next((one for one in looks if one.confirmed), looks[0] if looks else None)
         measured = any(row["measured"] for row in rows)
-        suspected = index in watched.suspects.get(thing, []) or not measured
+        suspected = any(place in watched.suspects.get(what, []) for what, place in its) or not measured
         state = State.TOLD if look and look.confirmed else State.SUSPECTED if suspected else State.FINE
         why_not = "" if measured else str(rows[0]["reason"]).removeprefix("not run: ")
         slow, count = (look.slow_jobs, look.job_count) if look else (0, sum(int(row["job_count"]) for row in rows))
         began = str(rows[0]["suspected_utc"])
         ended = max((str(row["ended_utc"]) for row in rows if row["ended_utc"]), default=began)
         names = watched.names(thing, index)
-        found.append(SecondLook(cluster, str(thing), names, run, began, ended, slow, count, state.value, why_not))
+        found.append(
+            SecondLook(
+                cluster,
+                str(Thing.NODE if thing is Thing.ROLE else thing),
+                names,
+                run,
+                began,
+                ended,
+                slow,
+                count,
+                state.value,
+                why_not,
+            )
+        )
     return tuple(found)
 
 
@@ -412,6 +430,8 @@ def _ends_of(cause: ClusterCause, values: Values) -> Any:
     if cause.thing in {Thing.NODE, Thing.LINK, Thing.PAIR}:
         places = [values.nodes.index(name) for name in cause.names if name in values.nodes]
         client, server = np.isin(values.client, places), np.isin(values.server, places)
+        if cause.role is not None:
+            return client if cause.role == Role.CLIENT else server
         return client | server if cause.thing == Thing.NODE else client & server
     names, of_node = (values.classes, values.node_class) if cause.thing == Thing.CLASS else (values.groups, values.node_group)
     places = [names.index(name) for name in cause.names if name in names]
@@ -594,6 +614,7 @@ def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str], looks: Col
         one.effect.high_ratio,
         one.job_count,
         reason,
+        None if one.role is None else one.role.value,
     )
 
 

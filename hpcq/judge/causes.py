@@ -5,7 +5,8 @@
     class      (class,)                     all nodes of one kind of hardware
     group      (group,)                     what leaves a group: its uplink
     between    (group, group)               the way between two groups
-    node       (node,)
+    node       (node,)                      with a role: it is slow only as that end of its jobs
+    role       (node,)                      inside the judge alone; said as its node, with its role
     link       (node, node) in name order   the way between two nodes that are fine with others
     pair       (client, server)             one direction of a link
 
@@ -26,8 +27,16 @@ class Thing(StrEnum):
     GROUP = "group"
     BETWEEN = "between"
     NODE = "node"
+    ROLE = "role"
     LINK = "link"
     PAIR = "pair"
+
+
+class Role(StrEnum):
+    """Which end of a job."""
+
+    CLIENT = "client"
+    SERVER = "server"
 
 
 class State(StrEnum):
@@ -69,7 +78,7 @@ class Cause:
     tests: those of Values in which it shows. since: index of the first night at the new level. told: index of the
     night on which its state first became told, None while it is suspected. ended: index of the night on which it
     ended, None until then. job_count: jobs since `since` that touch the thing and were judged.
-    reason: words for a person: what was seen, and against what.
+    reason: words for a person: what was seen, and against what. role: of a node that is slow only as that end of its jobs.
     """
 
     thing: Thing
@@ -82,6 +91,7 @@ class Cause:
     effect: Effect
     job_count: int
     reason: str
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Confirmed the same night: what to measure again, with whom, and what came of it.
 
     node n7       --3 jobs-->  n12 (good, same group)      links and groups, too: a suspected link its own pair, six jobs;
-                  --3 jobs-->  n31 (good, another group)   the uplink of a group three of its nodes with good ones outside,
-    link n1 - n2  --6 jobs-->                              two jobs each
+                  <--3 jobs--  n31 (good, another group)   the uplink of a group three of its nodes with good ones outside,
+    link n1 - n2  --6 jobs-->                              two jobs each. A node that is suspected when it sends alone
+                                                           sends to both
 
 The jobs are rows of the same night with look 1. judging.Watched counts them for the suspects alone: their partners
 were chosen because they are good, and two bad suspects must not make a good partner look bad.
@@ -16,7 +17,7 @@ import numpy as np
 
 from hpcq.judge.causes import Thing
 from hpcq.judge.judging import CLEAR_JOBS, MEASURED_AGAIN, Watched
-from hpcq.judge.levels import GROUP_JOBS_MIN
+from hpcq.judge.levels import CLIENT, GROUP_JOBS_MIN, SERVER
 from hpcq.judge.values import NOBODY, Flags
 
 #: Good partners of a suspected node.
@@ -27,7 +28,7 @@ JOBS_AT_MOST = 10 * CLEAR_JOBS
 
 @dataclass(frozen=True, slots=True)
 class Retest:
-    """One pair to measure again, for one suspect. Of a node, client is the suspect."""
+    """One pair to measure again, for one suspect. Of a node, client or server is the suspect."""
 
     thing: Thing
     names: tuple[str, ...]
@@ -65,8 +66,10 @@ class _Again:
         self.newest = newest
         self.group, self.kind = watched.values.node_group, watched.values.node_class
         self.sum = level.sum.max(axis=1, initial=0.0)
-        self.doubted = np.isin(np.arange(len(self.sum)), watched.suspects.get(Thing.NODE, []))
-        there: Flags = np.asarray((level.seen == newest) & ~level.told & ~self.doubted)
+        in_role = np.array(watched.suspects.get(Thing.ROLE, []), np.int64) % len(self.sum)
+        self.doubted = np.isin(np.arange(len(self.sum)), [*watched.suspects.get(Thing.NODE, []), *in_role.tolist()])
+        told = level.told | watched.levels[Thing.ROLE].told.reshape(2, -1).any(axis=0)
+        there: Flags = np.asarray((level.seen == newest) & ~told & ~self.doubted)
         self.there = there
         self.good = there & (self.sum < 1.0) & (level.nights.max(axis=1) >= 3)
         for link in watched.suspects.get(Thing.LINK, []):
@@ -91,7 +94,10 @@ class _Again:
         if thing is Thing.LINK:
             return [self.watched.ends_of(index)]
         if thing is Thing.NODE:
-            return self._of_node(index)
+            return self._of_node(index, (CLIENT, SERVER))
+        if thing is Thing.ROLE:
+            end, node = divmod(index, len(self.sum))
+            return self._of_node(node, (end, end))
         side, other = self.watched.sides_of(thing, index)
         inside = [int(one) for one in np.flatnonzero(self.there & (self.group == side))]
         inside.sort(key=lambda one: (float(self.sum[one]), one))
@@ -100,13 +106,14 @@ class _Again:
         outside = [partner for partner in partners if partner >= 0 and wanted[partner]]
         return list(zip(inside, outside, strict=False)) if len(outside) == GROUP_JOBS_MIN else []
 
-    def _of_node(self, node: int) -> list[tuple[int, int]]:
+    def _of_node(self, node: int, ends: tuple[int, int]) -> list[tuple[int, int]]:
+        """A pair with a good node of its group, and one with another; the node is this end of each."""
         taken: list[int] = []
         inside = (self.group == self.group[node]) & (self.group[node] != NOBODY)
         for wanted in (inside, ~inside):
             partner = self._partner(node, taken, wanted)
             taken += [partner] if partner >= 0 else []
-        return [(node, partner) for partner in taken]
+        return [(node, one) if end == CLIENT else (one, node) for one, end in zip(taken, ends, strict=False)]
 
     def _partner(self, node: int, taken: list[int], wanted: Flags) -> int:
         """A good partner, best one that is `wanted`, of the same class, and little used; -1 where there is none."""

@@ -3,8 +3,8 @@
     value of a job = level of its place and class + night - (what the slower of its parts takes away: group, node, link)
                      + what its pair always has + scatter
 
-    each night:  night  ->  classes  ->  groups  ->  between two groups  ->  nodes  ->  links
-                   |           |           |               |                 |          |
+    each night:  night  ->  classes  ->  groups  ->  between two groups  ->  nodes and their roles  ->  links
+                   |           |           |               |                         |                   |
                  OverTime of each level: fine, suspected, told, ended
 
 Nothing is stored between calls, and no night looks ahead: what is said of night B is what was said on B.
@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hpcq.judge.causes import Cause, Coverage, Effect, Judged, Judgement, State, Thing
+from hpcq.judge.causes import Cause, Coverage, Effect, Judged, Judgement, Role, State, Thing
 from hpcq.judge.levels import (
     GROUP_SHARE,
     NODE_SHARE,
+    Ends,
+    Roles,
     Witnesses,
     class_inside,
     explained_by_groups,
@@ -27,9 +29,11 @@ from hpcq.judge.levels import (
     groups_crossed,
     groups_take,
     left_by_nodes,
+    lost_with_others,
     night_level,
     night_scatter,
     node_scores,
+    role_of,
     scores_again,
     seen_from,
 )
@@ -40,7 +44,15 @@ from hpcq.kernels import Better
 #: What a site bears: 1 false morning per 100 nights.
 FALSE_MORNINGS = 0.01
 #: How the levels share it.
-_SHARES = {Thing.NIGHT: 0.15, Thing.CLASS: 0.05, Thing.GROUP: 0.1, Thing.BETWEEN: 0.1, Thing.NODE: 0.4, Thing.LINK: 0.2}
+_SHARES = {
+    Thing.NIGHT: 0.15,
+    Thing.CLASS: 0.05,
+    Thing.GROUP: 0.1,
+    Thing.BETWEEN: 0.1,
+    Thing.NODE: 0.3,
+    Thing.ROLE: 0.1,
+    Thing.LINK: 0.2,
+}
 #: One class alone is everything. Of two groups, what leaves one enters the other.
 FEWEST_THINGS = {Thing.CLASS: 2, Thing.GROUP: 3}
 #: Logarithm of what a failed job counts as: a hundredth of what is expected.
@@ -52,7 +64,7 @@ CLEAR_JOBS = 6
 #: A suspect is cleared if no larger share of its second jobs is slow.
 REFUTED_SHARE = 1 / 3
 #: What is measured again the same night if it is suspected. A night or a class has no good partner.
-MEASURED_AGAIN = (Thing.NODE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
+MEASURED_AGAIN = (Thing.NODE, Thing.ROLE, Thing.LINK, Thing.GROUP, Thing.BETWEEN)
 #: Nights of a thing, the newest among them, without which silence about it is not called fine: with two before it nothing is
 #: ever suspected, and only then is it held against its peers.
 ENOUGH_NIGHTS = START_NIGHTS[0]
@@ -62,7 +74,7 @@ FEWEST_OTHERS = 3
 #: it has two or three jobs, for one bad node is in most of them.
 FEW_NIGHTS, SCATTER_GROWS, SCATTER_OF_FEW_GROWS = 5, 3.0, 1.5
 #: Nights that a thing needs before it can be judged.
-_QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.LINK: 3}
+_QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.ROLE: 1, Thing.LINK: 3}
 
 
 def judge(values: Values, *, false_mornings: float = FALSE_MORNINGS, first: int = 0) -> Judgement:
@@ -135,6 +147,7 @@ class Watched:
     _job_scatter: Floats = field(init=False)
     _job_nights: Floats = field(init=False)
     _witnesses: Witnesses = field(init=False)
+    _roles: Roles = field(init=False)
     #: the first partner of each node, and whether it met another one: a drift of a node that has one partner is the pair's
     _partner: Indices = field(init=False)
     _has_partners: Flags = field(init=False)
@@ -174,6 +187,7 @@ class Watched:
             Thing.GROUP: int(self._group.max(initial=-1)) + 1,
             Thing.BETWEEN: len(ways),
             Thing.NODE: len(values.nodes),
+            Thing.ROLE: 2 * len(values.nodes),
             Thing.LINK: len(judged),
         }
         self._pair_level = np.zeros((len(judged), tests))
@@ -187,6 +201,7 @@ class Watched:
             )
             for thing, size in sizes.items()
         }
+        self._roles = Roles(self.levels[Thing.NODE], self.levels[Thing.ROLE])
         self.counted = {thing: np.zeros((len(values.nights), size), np.int64) for thing, size in sizes.items()}
 
     # One night -----------------------------------------------------------------------------------------------------
@@ -214,7 +229,11 @@ class Watched:
             self.suspects = self._suspected()
 
     def _suspected(self) -> dict[Thing, list[int]]:
-        return {thing: np.flatnonzero(level.suspected()).tolist() for thing, level in self.levels.items()}
+        """Of a node that is slow in one role alone the role is suspected; of others the node."""
+        found = {thing: level.suspected() for thing, level in self.levels.items()}
+        found[Thing.NODE] &= ~self._roles.one_sided_nodes()
+        found[Thing.ROLE] &= self._roles.accused() & ~np.tile(self.levels[Thing.NODE].told, 2)
+        return {thing: np.flatnonzero(flags).tolist() for thing, flags in found.items()}
 
     def _expected(self, jobs: NightJobs) -> Floats:
         """All but the night's own: where the test stands here, and what the pair always has."""
@@ -232,10 +251,23 @@ class Watched:
 
     def _node_part(self, jobs: NightJobs, *, with_told: bool = False) -> Floats:
         """What the slower end of each job always takes, shape (jobs, tests). with_told: and what was told of it."""
-        nodes = self.levels[Thing.NODE]
-        level = nodes.level + np.where(nodes.told[:, None], nodes.effect, 0.0) if with_told else nodes.level
-        other = np.where((jobs.server != NOBODY)[:, None], level[jobs.server], np.inf)
-        return np.minimum(level[jobs.client], other)
+        level = self.levels[Thing.NODE].level
+        of_client, of_server = self._ends(level) if with_told else (level, level)
+        other = np.where((jobs.server != NOBODY)[:, None], of_server[jobs.server], np.inf)
+        return np.minimum(of_client[jobs.client], other)
+
+    def _ends(self, level: Floats | float = 0.0) -> Ends:
+        """What is told of each node, and its `level`, as client and as server."""
+        nodes, roles = self.levels[Thing.NODE], self.levels[Thing.ROLE]
+        whole = level + np.where(nodes.told[:, None], nodes.effect, 0.0)
+        as_client, as_server = np.split(np.where(roles.told[:, None], roles.effect, 0.0), 2)
+        return whole + as_client, whole + as_server
+
+    def _is_told(self, jobs: NightJobs) -> Flags:
+        """Jobs of which an end is told, as a node or in its role."""
+        nodes, roles = self.levels[Thing.NODE].told, self.levels[Thing.ROLE].told
+        clients, servers = (np.append(nodes | its, False) for its in np.split(roles, 2))
+        return np.asarray(clients[jobs.client] | servers[jobs.server])
 
     def _of_others(self, jobs: NightJobs, value: Floats) -> Floats:
         """`value`, shape (jobs, tests), without the jobs of nodes that are told, in tests of which enough others are left.
@@ -243,8 +275,7 @@ class Watched:
         Enough are FEWEST_OTHERS, or half of all. What such nodes take is not the night's nor the place's, even where they
         have a hand in most of its jobs.
         """
-        told = np.append(self.levels[Thing.NODE].told, False)
-        others = ~(told[jobs.client] | told[jobs.server])
+        others = ~self._is_told(jobs)
         measured = np.isfinite(value)
         enough = measured[others].sum(axis=0) >= np.clip(measured.sum(axis=0) / 2, 1, FEWEST_OTHERS)
         return np.where(others[:, None] | ~enough, value, np.nan)
@@ -319,32 +350,42 @@ class Watched:
 
     def _node_level(self, index: int, tonight: _Tonight) -> None:
         level, jobs = self.levels[Thing.NODE], tonight.jobs
-        takes = self._node_takes()
-        node, partner, says = seen_from(jobs.client, jobs.server, tonight.left, takes)
+        seen = seen_from(jobs.client, jobs.server, tonight.left, self._ends(level.level), self._ends())
         # beside a partner that is told, and slow tonight, nobody shows how fast it is: such a job clears no node
-        hides = np.where(level.told[:, None] & (level.effect < -SMALLEST_EFFECT), takes, np.nan)
-        hides = np.append(hides, np.full((1, says.shape[1]), np.nan), axis=0)
-        says = np.where(says < -hides[partner] / 2, np.nan, says)
-        for end in (jobs.client, jobs.server):
-            self._count(Thing.NODE, index, end, jobs)
-        score, scatter = node_scores(node, says, len(level.told), self._job_scatter)
+        says = np.where(seen.hidden, np.nan, seen.says)
+        heard = np.isfinite(says).any(axis=1)
+        role = role_of(seen.node, seen.end, seen.partner, len(level.told))
+        self._count_ends(index, jobs)
+        score, scatter = node_scores(seen.node, says - self._of_role(role, says), len(level.told), self._job_scatter)
         with np.errstate(invalid="ignore"):
             slow = ((score - level.level) < -2 * scatter).any(axis=1)
-        heard = np.isfinite(says).any(axis=1)
-        self._witnesses.add(node[heard], partner[heard], np.asarray(slow))
-        fresh = self._partner[node] == NOBODY - 1
-        self._partner[node[fresh]] = partner[fresh]
-        self._has_partners[node[(partner == NOBODY) | (partner != self._partner[node])]] = True
-        look = level.look(index, score, scatter, self._witnesses.enough, self._has_partners)
+        self._witnesses.add(seen.node[heard], seen.partner[heard], np.asarray(slow))
+        fresh = self._partner[seen.node] == NOBODY - 1
+        self._partner[seen.node[fresh]] = seen.partner[fresh]
+        self._has_partners[seen.node[(seen.partner == NOBODY) | (seen.partner != self._partner[seen.node])]] = True
+        rows = heard & (role != NOBODY)
+        of_role = np.where(self._slow_with_others(jobs, says), np.nan, says)[rows]
+        deviation, role_scatter = self._roles.look(index, role[rows], seen.partner[rows], of_role, self._job_scatter)
+        self._first[Thing.ROLE] = _First(deviation, role_scatter)
+        both = ~self._roles.one_sided_nodes()
+        look = level.look(index, score, scatter, may_tell=self._witnesses.enough & both, may_drift=self._has_partners & both)
         self._witnesses.forget((level.sum <= 0).all(axis=1) & ~level.told)
-        level.tell_slow_from_the_start(index, np.where(self._class == NOBODY, self._class.max(initial=0) + 1, self._class))
+        peers = np.where(self._class == NOBODY, self._class.max(initial=0) + 1, self._class)
+        level.tell_slow_from_the_start(index, peers)
         level.recentre((level.seen == index) & ~level.told)
+        self._roles.tell(index, peers)
         self._first[Thing.NODE] = _First(look.deviation, scatter)
 
-    def _node_takes(self) -> Floats:
-        """What each node is known to take from its pairs: its level, and what was told of it."""
-        level = self.levels[Thing.NODE]
-        return np.minimum(level.level + np.where(level.told[:, None], level.effect, 0.0), 0.0)
+    def _slow_with_others(self, jobs: NightJobs, says: Floats) -> Flags:
+        """Rows of `says` whose partner is slow tonight with others, too: they do not show how fast the node is in its role."""
+        others = lost_with_others(jobs.client, jobs.server, says[: len(jobs.client)], self._job_scatter)
+        return np.asarray(np.concatenate([others[1], others[0][jobs.server != NOBODY]]) < 0)
+
+    def _of_role(self, role: Indices, says: Floats) -> Floats:
+        """What was told of a node in its role, shape (rows, tests): no word on the node itself, as far as it shows tonight."""
+        roles = self.levels[Thing.ROLE]
+        told = np.where(roles.told[:, None], np.minimum(roles.effect, 0.0), 0.0)[role]
+        return np.where((role == NOBODY)[:, None], 0.0, np.maximum(told, np.minimum(says, 0.0)))
 
     def _link_level(self, index: int, tonight: _Tonight) -> None:
         level, jobs = self.levels[Thing.LINK], tonight.jobs
@@ -353,8 +394,7 @@ class Watched:
         if not rows.any():
             return
         part = self._node_part(jobs)
-        takes = np.where(self.levels[Thing.NODE].told[:, None], self.levels[Thing.NODE].effect, 0.0)
-        left = left_by_nodes(jobs.client, jobs.server, tonight.left - part, takes, self._job_scatter)
+        left = left_by_nodes(jobs.client, jobs.server, tonight.left - part, self._ends(), self._job_scatter)
         score = np.full(level.level.shape, np.nan)
         score[link[rows]] = left[rows] + self._pair_level[link[rows]]
         self._count(Thing.LINK, index, link, jobs)
@@ -364,10 +404,9 @@ class Watched:
 
     def _again(self, index: int, again: NightJobs) -> None:
         """The second measurements of tonight's suspects, each judged by its own: partners were chosen because they are good."""
-        for end in (again.client, again.server):
-            self._count(Thing.NODE, index, end, again)
+        self._count_ends(index, again)
         for thing in MEASURED_AGAIN:
-            if self.suspects[thing] and thing in self._first:
+            if self.levels[thing].suspected().any() and thing in self._first:
                 self._thing_again(index, thing, again)
 
     def _thing_again(self, index: int, thing: Thing, again: NightJobs) -> None:
@@ -376,14 +415,17 @@ class Watched:
         owner, partner, says = self._says_again(index, thing, again)
         jobs = sum(np.isin(again.pair, one.pair).astype(np.int64) for one in self.jobs.each_again[index])
         rows = np.where(again.count > 0, np.broadcast_to(jobs, again.count.T.shape).T, 0)
-        rows = np.concatenate([rows, rows[again.server != NOBODY]]) if thing is Thing.NODE else rows
+        of_ends = thing in {Thing.NODE, Thing.ROLE}
+        rows = np.concatenate([rows, rows[again.server != NOBODY]]) if of_ends else rows
         mine = owner != NOBODY
-        share = NODE_SHARE if thing is Thing.NODE else GROUP_SHARE
+        share = NODE_SHARE if of_ends else GROUP_SHARE
         score, relative = scores_again(owner[mine], says[mine], rows[mine], self._job_scatter, len(level.told), share)
         sure = suspects
         if thing is Thing.NODE:
             self._witnesses.add(owner, partner, suspects & np.isfinite(score).any(axis=1))
-            sure = suspects & self._witnesses.enough
+            sure = suspects & self._witnesses.enough & ~self._roles.one_sided_nodes()
+        elif thing is Thing.ROLE:
+            self._roles.witnesses.add(owner[mine], partner[mine], suspects & np.isfinite(score).any(axis=1))
         else:
             self._count(thing, index, owner, again)
         total = self._job_scatter**2
@@ -392,6 +434,9 @@ class Watched:
         repeats = np.clip(shared / np.maximum((level.scale * first.scatter) ** 2, 1e-12), 0.0, 1.0)
         variance = np.maximum(variance - repeats * shared, 1e-12)
         scatter = np.hypot(np.sqrt(variance), level.floor)
+        if thing is Thing.ROLE:
+            self._roles.look_again(score, scatter)
+            sure = suspects & self._roles.witnesses.enough & self._roles.accused()
         each = [self._says_again(index, thing, jobs) for jobs in self.jobs.each_again[index]]
         shift = level.gathered / np.maximum(level.gathered_nights, 1)
         slow: dict[int, Flags] = {}
@@ -410,8 +455,12 @@ class Watched:
         """What second measurements say of the things of a level: thing (NOBODY: of none), its partner, and the value."""
         left = again.value - self._expected(again) - (self._base + self._night_level)
         left = np.where(again.failed, NOTHING + self._node_part(again), left)
-        if thing is Thing.NODE:
-            return seen_from(again.client, again.server, left, self._node_takes())
+        if thing in {Thing.NODE, Thing.ROLE}:
+            seen = seen_from(again.client, again.server, left, self._ends(self.levels[Thing.NODE].level), self._ends())
+            role = role_of(seen.node, seen.end, seen.partner, len(self.values.nodes))
+            if thing is Thing.ROLE:
+                return role, seen.partner, seen.says
+            return seen.node, seen.partner, seen.says - self._of_role(role, seen.says)
         left = left - self._node_part(again)
         about = [self.about(index, int(a), int(b)) for a, b in zip(again.client, again.server, strict=True)]
         owner = np.array([one if its is thing else NOBODY for its, one in about], np.int64)
@@ -425,8 +474,9 @@ class Watched:
     def about(self, night: int, client: int, server: int) -> tuple[Thing, int]:
         """What a second measurement of this pair was for, that night: one of those that were suspected before it."""
         suspects = self.suspects_on.get(night, {})
-        if client in suspects.get(Thing.NODE, ()):
-            return Thing.NODE, client
+        for thing, index in self._ends_as_things(client, server):
+            if index in suspects.get(thing, ()):
+                return thing, index
         link = self._link_of.get((client, server), NOBODY)
         if link in suspects.get(Thing.LINK, ()):
             return Thing.LINK, link
@@ -435,6 +485,15 @@ class Watched:
         if way != NOBODY and group in suspects.get(Thing.GROUP, ()):
             return Thing.GROUP, group
         return (Thing.BETWEEN, way) if way in suspects.get(Thing.BETWEEN, ()) else (Thing.NODE, client)
+
+    def _ends_as_things(self, client: int, server: int) -> tuple[tuple[Thing, int], ...]:
+        alone = server == NOBODY
+        of_server = () if alone else ((Thing.NODE, server), (Thing.ROLE, server + len(self.values.nodes)))
+        return (Thing.NODE, client), (Thing.ROLE, client), *of_server
+
+    def roles_of(self, thing: Thing, index: int) -> tuple[tuple[Thing, int], ...]:
+        """The roles of a node, as things; of anything else none."""
+        return ((Thing.ROLE, index), (Thing.ROLE, index + len(self.values.nodes))) if thing is Thing.NODE else ()
 
     def sides_of(self, thing: Thing, index: int) -> tuple[int, int]:
         """The groups that a way connects; of a group itself and NOBODY."""
@@ -489,6 +548,12 @@ class Watched:
         rows = things != NOBODY
         np.add.at(self.counted[thing][index], things[rows], jobs.count[rows].sum(axis=1))
 
+    def _count_ends(self, index: int, jobs: NightJobs) -> None:
+        for end, (one, other) in enumerate(((jobs.client, jobs.server), (jobs.server, jobs.client))):
+            self._count(Thing.NODE, index, one, jobs)
+            role = role_of(one, np.full(len(one), end), other, len(self.values.nodes))
+            self._count(Thing.ROLE, index, np.where(one == NOBODY, NOBODY, role), jobs)
+
     # What is said --------------------------------------------------------------------------------------------------
 
     def judgement(self, first: int = 0) -> Judgement:
@@ -515,8 +580,7 @@ class Watched:
         effect = _effect(told.effect[tests], error[tests])
         count = int(self.counted[thing][told.since :, told.thing].sum())
         state = State.TOLD if told.ended is None else State.ENDED
-        seen_nights = int((self.counted[thing][told.since :, told.thing] > 0).sum())
-        reason = _words(thing, effect, count, seen_nights, grows=self._grows(tests))
+        reason = self._words(thing, told.thing, tests, effect, told.since)
         if told.from_start:
             reason = reason.replace("worse than before", "worse than its peers since it was first measured")
         if told.drifted:
@@ -525,9 +589,18 @@ class Watched:
             reason += f"; it comes and goes: fine in between, {'once' if told.relapses == 1 else f'{told.relapses} times'}"
         if told.confirmed:
             reason += "; confirmed the same night"
-        names = self._test_names(tests)
         return Cause(
-            thing, self.names(thing, told.thing), names, state, told.since, told.told, told.ended, effect, count, reason
+            Thing.NODE if thing is Thing.ROLE else thing,
+            self.names(thing, told.thing),
+            self._test_names(tests),
+            state,
+            told.since,
+            told.told,
+            told.ended,
+            effect,
+            count,
+            reason,
+            self._role(thing, told.thing),
         )
 
     def _suspected_cause(self, thing: Thing, index: int) -> Cause:
@@ -540,10 +613,26 @@ class Watched:
         scale = np.where(np.isfinite(level.scale), level.scale, 1.0) * self._job_scatter
         effect = _effect(shift[tests], (scale / np.sqrt(np.maximum(nights, 1)))[tests])
         count = int(self.counted[thing][since:, index].sum())
-        seen_nights = int((self.counted[thing][since:, index] > 0).sum())
-        reason = _words(thing, effect, count, seen_nights, grows=self._grows(tests))
-        names = self._test_names(tests)
-        return Cause(thing, self.names(thing, index), names, State.SUSPECTED, since, None, None, effect, count, reason)
+        reason = self._words(thing, index, tests, effect, since)
+        what, names = Thing.NODE if thing is Thing.ROLE else thing, self.names(thing, index)
+        role, shown = self._role(thing, index), self._test_names(tests)
+        return Cause(what, names, shown, State.SUSPECTED, since, None, None, effect, count, reason, role)
+
+    def _role(self, thing: Thing, index: int) -> Role | None:
+        if thing is not Thing.ROLE:
+            return None
+        return Role.CLIENT if index < len(self.values.nodes) else Role.SERVER
+
+    def _words(self, thing: Thing, index: int, tests: Indices, effect: Effect, since: int) -> str:
+        """What was seen. Of a role: as the end that sends, where all of its tests have one."""
+        jobs, role, seen = self.counted[thing][since:, index], self._role(thing, index), _SEEN[thing]
+        words = _words(effect, seen, int(jobs.sum()), int((jobs > 0).sum()), grows=self._grows(tests))
+        if role is None:
+            return words
+        sends = {self.values.tests[test].sends for test in tests}
+        if None in sends or len(sends) > 1:
+            return f"slow as the {role}: {words}"
+        return f"slow when it {'sends' if role in sends else 'receives'}: {words}"
 
     def _grows(self, tests: Indices) -> bool:
         """Whether all of these tests get larger as they get worse, as latencies do."""
@@ -586,7 +675,7 @@ class Watched:
 
     def _coverage(self, first: int) -> list[Coverage]:
         found = []
-        for thing, level in self.levels.items():
+        for thing, level in ((thing, level) for thing, level in self.levels.items() if thing is not Thing.ROLE):
             jobs = self.counted[thing][first:].sum(axis=0)
             nights = level.nights.max(axis=1, initial=0)
             if (thing in FEWEST_THINGS and len(jobs) < FEWEST_THINGS[thing]) or not len(jobs):
@@ -612,8 +701,8 @@ class Watched:
         if thing is Thing.BETWEEN:
             a, b = self._ways[index]
             return (self._group_name(a), self._group_name(b))
-        if thing is Thing.NODE:
-            return (values.nodes[index],)
+        if thing in {Thing.NODE, Thing.ROLE}:
+            return (values.nodes[index % len(values.nodes)],)
         if thing is Thing.LINK:
             client, server = self.jobs.pairs[self._link_pairs[index]]
             return (values.nodes[client], values.nodes[server])
@@ -629,8 +718,14 @@ def _is_part(one: Cause, causes: list[Cause]) -> bool:
     for other in causes:
         if other is one or other.state not in certain or not set(other.tests) & set(one.tests):
             continue
-        if other.thing is Thing.NODE and one.thing in (Thing.LINK, Thing.PAIR) and other.names[0] in one.names:
-            return True
+        if other.thing is Thing.NODE and other.names[0] in one.names:
+            of_pair = one.thing is Thing.PAIR and one.names == (other.names[0], one.names[1])
+            if one.thing is Thing.NODE and one.role is not None and other.role is None:
+                return True
+            if one.thing is Thing.LINK or (
+                one.thing is Thing.PAIR and (other.role is None or of_pair == (other.role is Role.CLIENT))
+            ):
+                return True
         if other.thing is Thing.GROUP and one.thing is Thing.BETWEEN and other.names[0] in one.names:
             return True
     return False
@@ -651,17 +746,18 @@ _SEEN = {
     Thing.GROUP: "most jobs that leave the group, whoever the other end is",
     Thing.BETWEEN: "most jobs between the two groups",
     Thing.NODE: "with everybody it met",
+    Thing.ROLE: "with everybody it met so, and the other way as ever",
     Thing.LINK: "while both ends are fine with others",
 }
 
 
-def _words(thing: Thing, effect: Effect, jobs: int, nights: int, *, grows: bool) -> str:
+def _words(effect: Effect, seen: str, jobs: int, nights: int, *, grows: bool) -> str:
     """grows: the values got larger: what was measured is 30 % above before where it is said to be 30 % worse."""
     found = "no valid result"
     if effect.ratio > 0:
         found = f"{100 * (1 / effect.ratio - 1 if grows else 1 - effect.ratio):.1f} % worse than before"
     counted = f"{jobs} job{'s' if jobs != 1 else ''} on {nights} night{'s' if nights != 1 else ''}"
-    return f"{found}, {_SEEN[thing]}, in {counted}"
+    return f"{found}, {seen}, in {counted}"
 
 
 def _places(client: Indices, server: Indices, group: Indices, kind: Indices) -> Indices:

@@ -18,7 +18,8 @@ predicted before it is judged; where sums still grow more than chance allows, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,8 @@ class OverTime:
         self._score_before = np.full(shape, np.nan)
         self._unrest = np.full(shape, np.nan)
         self._at_first_level = np.full(thing_count, -1, np.int64)
+        #: how far each thing lies from its first nights by now, shape (things, tests); nan while it is young
+        self.drift = np.full(shape, np.nan)
         self.seen = np.full(thing_count, -1, np.int64)
         self.first_seen = np.full(thing_count, -1, np.int64)
         self.told = np.zeros(thing_count, bool)
@@ -182,7 +185,12 @@ class OverTime:
     # One night -----------------------------------------------------------------------------------------------------
 
     def look(
-        self, night: int, score: Floats, unit: Floats, may_tell: Flags | None = None, may_drift: Flags | None = None
+        self,
+        night: int,
+        score: Floats,
+        unit: Floats,
+        may_tell: Flags | None = None,
+        may_drift: Flags | None = None,
     ) -> Look:
         """Judge tonight's scores, and learn from them.
 
@@ -195,7 +203,7 @@ class OverTime:
         del self._newest[:-MEMORY_NIGHTS]
         measured = np.isfinite(deviation)
         self._learn_scale(deviation / unit, measured)
-        spread = self._spread(unit)
+        spread = self.spread(unit)
         with np.errstate(invalid="ignore"):
             single = np.where(measured, deviation / spread, np.nan)
         z = self._with_all_tests(single)
@@ -213,7 +221,7 @@ class OverTime:
         self.first_seen[(self.first_seen < 0) & measured.any(axis=1)] = night
         return Look(deviation, single / self.own[:, : self.tests])
 
-    def tell_slow_from_the_start(self, night: int, peers: Indices) -> None:
+    def tell_slow_from_the_start(self, night: int, peers: Indices, may_tell: Flags | None = None) -> None:
         """Tell things that were never as good as their peers, once they have as many nights as one of START_NIGHTS.
 
         peers: shape (things,): things of one number should be alike; below 0: nobody knows. Told is who lies 6
@@ -222,6 +230,7 @@ class OverTime:
         """
         count = self.nights.max(axis=1)
         due = np.isin(count, START_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
+        due &= True if may_tell is None else may_tell
         for peer in np.unique(peers[due]):
             alike = (peers == peer) & (count >= START_NIGHTS[0]) & ~self.told
             if alike.sum() < FEWEST_PEERS:
@@ -250,7 +259,7 @@ class OverTime:
     def peek(self, score: Floats, unit: Floats) -> Look:
         """What `look` would return, without judging or learning."""
         deviation = score - self.level
-        return Look(deviation, deviation / self._spread(unit) / self.own[:, : self.tests])
+        return Look(deviation, deviation / self.spread(unit) / self.own[:, : self.tests])
 
     def look_again(
         self, night: int, score: Floats, scatter: Floats, *, things: Flags, every: Flags, first: Floats, shared: Floats
@@ -275,6 +284,34 @@ class OverTime:
             clear[:, : self.tests] = every[:, None] & (z[:, : self.tests] < -FAR) & (deviation < CLEAR)
         self._tell(night, things, confirmed=True, clear=clear)
         return self.told & ~before
+
+    def tell(self, night: int, may_tell: Flags, must_tell: Flags) -> None:
+        """Tell things of tonight's look. must_tell: of may_tell, those that another level's sum speaks for."""
+        self._tell(night, may_tell, confirmed=False, clear=np.broadcast_to(must_tell[:, None], self.sum.shape))
+
+    def take_back(self, thing: int) -> Told:
+        """What was told of a thing belongs to another level: it is fine here, and was."""
+        told = self.current.pop(thing)
+        self.messages.remove(told)
+        self._fine_again(thing)
+        return told
+
+    def tell_instead(self, thing: int, of: Told) -> None:
+        """Tell what another level had told, with what this one saw of `thing` since then."""
+        since, values = self._since(thing, of.since, slice(None) if of.column < 0 else of.column)
+        told = replace(of, thing=thing, since=since)
+        self._count_told(told, values)
+        self._now_told(told)
+
+    def tell_together(self, thing: int, parts: Sequence[Told]) -> None:
+        """Tell of one thing what another level had told of its parts."""
+        first = min(parts, key=lambda one: (one.told, one.since))
+        told = replace(first, thing=thing, since=min(one.since for one in parts))
+        told.total, told.squares, told.nights = (
+            sum(found) for found in zip(*((one.total, one.squares, one.nights) for one in parts), strict=True)
+        )
+        told.effect = told.total / np.maximum(told.nights, 1)
+        self._now_told(told)
 
     def recentre(self, rows: Flags) -> None:
         """Keep the levels of these things around 0: what they have in common belongs to the night."""
@@ -328,7 +365,8 @@ class OverTime:
             self.scale[test] = np.sqrt((1 - gain) * kept + gain * max(tonight, 1e-9) ** 2)
             self.scale_nights[test] = n + 1
 
-    def _spread(self, unit: Floats) -> Floats:
+    def spread(self, unit: Floats) -> Floats:
+        """The standard deviation of such a score from its level: `unit` in this level's scale, and what a young level lacks."""
         scale = np.where(np.isfinite(self.scale), self.scale, 1.0)
         spread = np.hypot(scale * unit, self.floor)
         return np.asarray(spread * np.sqrt(1 + 1 / (np.minimum(self.nights, MEMORY_NIGHTS) + self.prior)))
@@ -416,9 +454,7 @@ class OverTime:
                 continue
             since, values = self._since(int(thing), int(self.start[thing, column]), slice(None) if all_tests else column)
             told = Told(int(thing), -1 if all_tests else column, since, night, confirmed)
-            told.total, told.squares = np.nansum(values, axis=0), np.nansum(values**2, axis=0)
-            told.nights = np.isfinite(values).sum(axis=0).astype(float)
-            told.effect = told.total / np.maximum(told.nights, 1)
+            self._count_told(told, values)
             told.relapses = _returns(np.nansum(values if all_tests else values[:, [column]], axis=1))
             self._now_told(told)
 
@@ -439,6 +475,13 @@ class OverTime:
         gain = np.where(by_night < 0, by_night**2, 0.0) / np.arange(len(kept), 0, -1)
         place = int(np.argmax(gain))
         return kept[place][0], values[place:]
+
+    @staticmethod
+    def _count_told(told: Told, values: Floats) -> None:
+        """values: the deviations since what is told began, shape (nights, tests)."""
+        told.total, told.squares = np.nansum(values, axis=0), np.nansum(values**2, axis=0)
+        told.nights = np.isfinite(values).sum(axis=0).astype(float)
+        told.effect = told.total / np.maximum(told.nights, 1)
 
     def _now_told(self, told: Told) -> None:
         ended = [one for one in self.messages if one.thing == told.thing and one.ended is not None]
@@ -469,6 +512,7 @@ class OverTime:
         drift[old] = np.median(self._lately[old], axis=-1) - np.median(self._first_level[old], axis=-1)
         with np.errstate(invalid="ignore"):
             error = 0.886 * self._unrest * 1.2533 * np.sqrt(1 / FIRST_LEVEL_NIGHTS + 1 / DRIFT_NIGHTS)
+            self.drift[old] = drift[old]
             self._at_first_level[~(drift < -SMALLEST_EFFECT).any(axis=1) & old] = night
             far = (drift < -SMALLEST_DRIFT) & (drift < -DRIFT_ERRORS * error)
         may = old & ~self.told & (True if may_drift is None else may_drift)
@@ -503,9 +547,7 @@ class OverTime:
             if self.for_old[thing] >= ENDS_AT * 2 ** min(told.relapses, MOST_RELAPSES):
                 told.ended = night
                 del self.current[thing]
-                self.told[thing] = False
-                self.effect[thing] = 0
-                self.sum[thing] = 0
+                self._fine_again(thing)
                 self._lately[thing] = self.level[thing][:, None]
                 continue
             if gain < 0:
@@ -514,6 +556,11 @@ class OverTime:
                 told.nights = told.nights + rows
                 told.effect = told.total / np.maximum(told.nights, 1)
                 self.effect[thing] = told.effect
+
+    def _fine_again(self, thing: int) -> None:
+        self.told[thing] = False
+        self.effect[thing] = 0
+        self.sum[thing] = 0
 
     def _learn(self, z: Floats, left: Floats, known: Flags) -> None:
         trusted = known & self._trusted()[:, None]

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcq.judge.causes import Role
 from hpcq.kernels import Better
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -53,10 +54,11 @@ class Night:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What the values of a row are of: kernel, parameters, network and metric."""
+    """What the values of a row are of: kernel, parameters, network and metric. sends: the end that sends; None: both do."""
 
     name: str
     better: Better
+    sends: Role | None = Role.CLIENT
 
 
 @dataclass(frozen=True, slots=True)

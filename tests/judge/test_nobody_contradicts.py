@@ -24,6 +24,8 @@ FAULTS = {
     "half a node for two nights": Fault("node", 0.5, 28),
     "a tenth of a node": Fault("node", 0.1, 20),
     "a node tonight": Fault("node", 0.3, 29),
+    "a node when it sends": Fault("sends", 0.15, 20),
+    "a node when it receives": Fault("receives", 0.1, 22),
     "everything tonight": Fault("cluster", 0.7, 29),
     "a tenth of everything": Fault("cluster", 0.1, 26),
 }
@@ -38,6 +40,7 @@ CASES = (
     pytest.param("gauss2", "each_run", "everything tonight", True, marks=pytest.mark.long),
     ("gauss2", "fixed", "a node tonight", True),
     pytest.param("gauss2", "each_run", "a node tonight", True, marks=pytest.mark.long),
+    ("gauss2", "each_run", "a node when it sends", True),
     ("heavy", "fixed", "nothing", False),
     pytest.param("heavy", "each_run", "half a node for two nights", True, marks=pytest.mark.long),
 )

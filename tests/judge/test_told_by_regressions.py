@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from bench.support.histories import Fault, Site, draw
-from hpcq.analysis.standing import ClusterCause
+from hpcq.analysis.standing import ClusterCause, standings
 from hpcq.judge.values import Values
 from hpcq.kernels import PairTest
+from hpcq.store.database import reading
 from tests.store.test_import import FIRST, Importing
 
 pytestmark = pytest.mark.fast
@@ -75,6 +76,29 @@ def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing:
     (cause,) = causes(importing, 3)
     assert (cause["thing"], cause["names"], cause["state"], cause["job_count"]) == ("node", ["n0003"], "told", 16)
     assert causes(importing, 3, "--node", "n0003") == [cause]
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("Who is slow only when it sends is called that by every verb, and what it receives is called fine.")
+def test_a_node_that_is_slow_when_it_sends_is_told_as_that_by_every_verb(importing: Importing, tmp_path: Path) -> None:
+    importing.bring(rows_of(draw(Site(24, 60, "gauss1", "each_run", fault=Fault("sends", 0.15, 40)), seed=5)))
+    [cause] = causes(importing, 3)
+    assert (cause["thing"], cause["names"], cause["state"], cause["role"]) == ("node", ["n0003"], "told", "client")
+    words = "told: node alpha/n0003: slow when it sends: "
+    assert words in importing.words("regressions", "--since", "2026-03-20", expect=3)
+    assert "slow when it sends" in importing.words("blame", expect=3)
+    assert "slow when it sends" in importing.words("nodes", "n0003", "--since", "2026-03-20")
+    page = tmp_path / "page.html"
+    importing.words("report", "--since", "2026-03-20", "--to", str(page), expect=3)
+    assert "slow when it sends" in page.read_text()
+    newest = json.loads(importing.words("runs", "--limit", "1", "--json"))[0]["run"]
+    accepted, _ = json.JSONDecoder().raw_decode(importing.words("accept", "--from", newest, "--json", expect=4))
+    [bad] = [one for one in accepted["clusters"][0]["nodes"] if one["name"] == "n0003"]
+    assert bad["verdict"] == "inconclusive"
+    assert "slow when it sends" in bad["reason"]
+    with reading(importing.database) as connection:
+        [standing] = standings(connection, ["alpha"], "latest")
+    assert [standing.says_of("n0003", "n0004"), standing.says_of("n0004", "n0003")] == ["told", "fine"]
 
 
 @pytest.mark.parametrize(

@@ -630,15 +630,18 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
 
 
 def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, cluster: str) -> Acceptance:
-    """No node passes that all nights until the newest of these runs tell of, alone or together with everything."""
+    """No node passes that all nights until the newest of these runs tell of, alone or together with everything.
+
+    Where the run itself cannot say, what the nights say is the reason.
+    """
     with reading(database) as connection:
         newest = max(runs, key=lambda run: runs_of(connection, run)[0].created_utc)
         told = [one for one in told_in(connection, [cluster], newest) if one.thing in {"night", "class", "node"}]
     nodes = []
     for one in verdicts.nodes:
         why = next((cause.words for cause in told if cause.concerns(one.name, one.name)), None)
-        passed = one.verdict is Verdict.PASS and why is not None
-        nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=str(why)) if passed else one)
+        unsure = one.verdict in {Verdict.PASS, Verdict.INCONCLUSIVE} and why is not None
+        nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=str(why)) if unsure else one)
     return replace(verdicts, nodes=tuple(nodes))
 
 

@@ -11,6 +11,7 @@ rows of their own: the judge takes their median. Collectives are left out: they 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcq.judge.causes import Role
 from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values, oriented
 from hpcq.kernels import Better
 from hpcq.nodelist import names_several
@@ -33,6 +35,8 @@ _OUTCOMES = {"measured": Outcome.MEASURED, "failed": Outcome.FAILED, "invalid": 
 _CONFIRMS = "CASE j.purpose WHEN 'confirmation' THEN j.job_id ELSE 0 END"
 #: The facts of this many newest runs say what hardware a node is.
 _FACT_RUNS = 60
+#: In the parameters of a test, which are part of its name.
+_DIRECTION = re.compile(r'"direction": ?"(\w+)"')
 #: What a group of nodes shares, the most telling first.
 _GROUP_KINDS = ("leaf", "rack")
 
@@ -141,7 +145,7 @@ def _columns(
         np.where(lower[test], -logarithm, logarithm) if tests else logarithm,
         outcome.astype(np.int8),
         tuple(nights[one] for one in in_time),
-        tuple(Test(name, Better(better)) for name, better in tests),
+        tuple(Test(name, Better(better), _sends(name, Better(better))) for name, better in tests),
         tuple(nodes),
         kind,
         group,
@@ -150,6 +154,14 @@ def _columns(
         _looks(np.column_stack([rows["run"], ends[place, :2]]), rows["confirms"]),
     )
     return values, seen
+
+
+def _sends(test: str, better: Better) -> Role | None:
+    """Which end of a test sends: the client, unless its parameters say otherwise; both where a time is measured."""
+    direction = _DIRECTION.search(test)
+    if direction is None:
+        return Role.CLIENT if better is Better.HIGHER else None
+    return {"client_to_server": Role.CLIENT, "server_to_client": Role.SERVER}.get(direction[1])
 
 
 def _looks(
