@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -277,6 +277,9 @@ def print_grouped(
     print_rows(cut(ordered(rows, sort), limit, as_json=as_json), kept, as_json=as_json, empty="no valid result")
 
 
+_Row = TypeVar("_Row")
+
+
 def ordered(rows: Sequence[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
     """Rows by one of their fields: `-FIELD` from large to small. Empty fields come last. Raises UserError for another word."""
     if sort is None or not rows:
@@ -297,7 +300,7 @@ def ordered(rows: Sequence[dict[str, Any]], sort: str | None) -> list[dict[str, 
     return sorted(there, key=key, reverse=sort.startswith("-")) + empty
 
 
-def cut(rows: list[dict[str, Any]], limit: int | None, *, as_json: bool) -> list[dict[str, Any]]:
+def cut(rows: Sequence[_Row], limit: int | None, *, as_json: bool) -> Sequence[_Row]:
     """The first `limit` rows, and a word on standard error about the rest."""
     if limit is not None and len(rows) > limit and not as_json:
         print_words(f"the first {limit} of {len(rows)} rows; --limit shows more", err=True)
@@ -353,9 +356,9 @@ def print_summaries(
             "disturbed": f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0",
             "network": named.get((one.cluster, one.network), one.network),
         }
-        for one in summaries
+        for one in (summaries if sort else cut(summaries, limit, as_json=False))  # thousands are made for nothing otherwise
     ]
-    print_rows(cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
+    print_rows(cut(ordered(rows, sort), limit, as_json=False) if sort else rows, columns, empty="no valid result")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -584,9 +587,9 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
 
     found = in_metric_of(connection, query.results(connection, selection), shown.metric)
     rows = [{**as_mapping(row), "parameters": json.loads(row.parameters)} for row in found]
-    rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
+    shown_rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
-    told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": rows}
+    told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": shown_rows}
     told["flaws"] = flaws_of(connection, selection)
     told["gates"] = [gate_json(one) for one in judged.gates]
     if selection.run is not None:
