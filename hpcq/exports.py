@@ -21,15 +21,14 @@ from hpcq.errors import HpcqError, UserError
 from hpcq.nodelist import natural, nodes_of
 from hpcq.store.read.stretches import PARAMETERS, QUESTIONS, Question
 from hpcq.units import parse_utc
-from hpcq.verdict import Verdict
-from hpcq.verdict.words import Thing, VerdictRecord
+from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 if TYPE_CHECKING:
     from hpcq.analysis.run_verdict import RunVerdict
     from hpcq.store.database import Connection
     from hpcq.store.query import ResultRow, RunRow, Summary
     from hpcq.store.selection import Selection
-    from hpcq.verdict import GateVerdict
+    from hpcq.verdict.gates import GateVerdict
 
 
 #: The columns of the table formats, in order. One row per result and metric; a result without metrics is one row.

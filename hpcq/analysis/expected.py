@@ -27,7 +27,8 @@ from hpcq.store.database import Connection, reading
 from hpcq.store.history import metrics_of, series_values
 from hpcq.store.query import Summary, median
 from hpcq.store.selection import Selection
-from hpcq.verdict import GateVerdict, Verdict, judge_gates
+from hpcq.verdict.gates import GateVerdict, judge_gates
+from hpcq.verdict.words import Verdict
 
 _Made = TypeVar("_Made")
 

@@ -17,7 +17,8 @@ from hpcq.errors import UserError
 from hpcq.gate_kinds import End, GateAgainst, MeasuredSeries, Reference
 from hpcq.store.selection import Selection
 from hpcq.units import count_of
-from hpcq.verdict import GateVerdict, Verdict, judge_gates
+from hpcq.verdict.gates import GateVerdict, judge_gates
+from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection

@@ -43,8 +43,8 @@ from hpcq.store import query
 from hpcq.store.database import Connection
 from hpcq.store.query import RunRow, repeated_series
 from hpcq.store.selection import Selection, Window, run_ids
-from hpcq.verdict import GateVerdict, Verdict
-from hpcq.verdict.words import Tally, Thing, VerdictRecord
+from hpcq.verdict.gates import GateVerdict
+from hpcq.verdict.words import Tally, Thing, Verdict, VerdictRecord
 
 #: Days of history before the run that a search reads. Changes older than the second number are left to `hpcq history`.
 _LOOK_BACK_DAYS = 120

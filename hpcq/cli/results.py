@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hpcq.store.read.evidence_queries import FindingGroup, Flaw
     from hpcq.store.read.toolchains import ToolchainLevel, ToolchainRow
     from hpcq.store.selection import Selection
-    from hpcq.verdict import GateVerdict
+    from hpcq.verdict.gates import GateVerdict
 
 
 # ----------------------------------------------------------------------------------------------------------------------

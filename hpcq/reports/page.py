@@ -70,7 +70,8 @@ from hpcq.store.query import (
 from hpcq.store.read.evidence_queries import finding_groups
 from hpcq.store.read.grouped import Distribution, PeerValue, distributions, peer_values
 from hpcq.store.selection import Selection, find_run
-from hpcq.verdict import GateVerdict, Verdict
+from hpcq.verdict.gates import GateVerdict
+from hpcq.verdict.words import Verdict
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Programs that measure the same, side by side: what a foreign program says over what a kernel of hpcq says.

@@ -8,9 +8,3 @@
 
 Only words.py and gates.py load fast. The others import numpy, so import them only where you use them.
 """
-
-from hpcq.gate_kinds import MeasuredSeries
-from hpcq.verdict.gates import GateVerdict, judge_gates
-from hpcq.verdict.words import Tally, Verdict
-
-__all__ = ["GateVerdict", "MeasuredSeries", "Tally", "Verdict", "judge_gates"]

@@ -22,7 +22,7 @@ from hpcq.run_folder.paths import write_text
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
 from hpcq.store.selection import Selection
-from hpcq.verdict import Verdict
+from hpcq.verdict.words import Verdict
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast

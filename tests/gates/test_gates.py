@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hpcq.definition.model import Gate, GateStatistic
-from hpcq.verdict import MeasuredSeries, Verdict, judge_gates
+from hpcq.gate_kinds import MeasuredSeries
+from hpcq.verdict.gates import judge_gates
+from hpcq.verdict.words import Verdict
 
 pytestmark = pytest.mark.fast
 

@@ -18,10 +18,11 @@ from hpcq.analysis.gates import judge_run
 from hpcq.cli.main import run
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import Gate, GateStatistic
-from hpcq.gate_kinds import End, Peers, is_reverse, link_reference, memory_reference, read_against
+from hpcq.gate_kinds import End, MeasuredSeries, Peers, is_reverse, link_reference, memory_reference, read_against
 from hpcq.reports import write_report
 from hpcq.store.database import reading
-from hpcq.verdict import MeasuredSeries, Verdict, judge_gates
+from hpcq.verdict.gates import judge_gates
+from hpcq.verdict.words import Verdict
 from tests.history.histories import History, campaign_text, json_of
 from tests.local.local_desk import LocalDesk
 

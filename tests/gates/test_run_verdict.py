@@ -13,7 +13,7 @@ from hpcq.reports import write_report
 from hpcq.reports.page import Apart, apart_nodes
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.verdict import Verdict
+from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 from tests.pages.test_report import summary
 from tests.store.run_folders import RunBuilder, load

@@ -17,7 +17,7 @@ from hpcq.store.database import reading
 from hpcq.store.history import metrics_of, select, timeline
 from hpcq.store.read.nodes import node_rows
 from hpcq.store.selection import Selection, Window
-from hpcq.verdict import Verdict
+from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast

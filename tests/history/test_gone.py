@@ -12,7 +12,7 @@ from hpcq.analysis.gates import judge_run
 from hpcq.analysis.run_verdict import RunVerdict, run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.verdict import Verdict
+from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast

@@ -19,7 +19,7 @@ from hpcq.run_folder.paths import write_json
 from hpcq.store.database import Connection, reading
 from hpcq.transport import run_here
 from hpcq.units import count_of, utc_now
-from hpcq.verdict import Verdict
+from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
     pass
