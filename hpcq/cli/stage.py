@@ -58,8 +58,12 @@ def plan(run_folder: Path, cluster: str) -> None:
     from hpcq.runner import stages
     from hpcq.runner.link import link_group
 
-    with marked(RunFolder(run_folder), cluster, "plan"):
-        (link_group.plan if link_group.is_link(cluster) else stages.plan)(RunFolder(run_folder), cluster)
+    run = RunFolder(run_folder)
+    with marked(run, cluster, "plan"):
+        if link_group.is_link(cluster):
+            link_group.plan(run, cluster)
+        else:
+            stages.plan(run, cluster, lambda text: say(run, text))
 
 
 @stage.command()

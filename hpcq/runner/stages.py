@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from hpcq.clock import Clock
 from hpcq.definition.model import Campaign, Cluster
-from hpcq.errors import HpcqError
+from hpcq.errors import HpcqError, SchedulerError
 from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan
@@ -63,10 +64,24 @@ def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[
     return made
 
 
-def plan(run: RunFolder, cluster_name: str) -> Plan:
+#: A controller that is away for a moment, as while another one takes over, costs no run: the pauses before asking again.
+AWAY_PAUSES_S = (5.0, 15.0, 40.0)
+
+
+def plan(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> Plan:
     """Plan one cluster. It asks for the node list once; the rest is pure."""
     here = place(run, cluster_name)
-    made = plan_at(here)
+    for pause_s in AWAY_PAUSES_S:
+        try:
+            made = plan_at(here)
+            break
+        except SchedulerError as error:
+            if not any(words in error.message for words in here.scheduler.away_words()):
+                raise
+            say(f"{cluster_name}: {error.message}: asks again in {pause_s:g} s")
+            time.sleep(pause_s)
+    else:
+        made = plan_at(here)
     write_text(run.plan(cluster_name), made.to_json())
     return made
 

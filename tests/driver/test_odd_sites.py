@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from pathlib import Path
 
 import pytest
 
+from hpcq.errors import SchedulerError
 from tests.driver.test_driver import Bench, bench, outcomes, until
 
 pytestmark = [pytest.mark.fast, pytest.mark.heavy]
@@ -78,3 +81,57 @@ def test_a_list_that_is_refused_while_it_yields(bench: Bench, tmp_path: Path) ->
     assert not driving.is_alive(), bench.said
     assert bench.rows(run) == {("measured", ""): 1}
     assert len(said_of_others(bench)) == 1
+
+
+BANNER = "echo '*******************'; echo '| Maintenance | on | Friday | 17 | h | all |'; echo 'Welcome to the 3rd cluster'\n"
+
+
+ALL = ("sinfo", "sbatch", "squeue", "sacct", "scontrol", "scancel", "sacctmgr")
+BIG = "s/\\|n(0[0-9]{3})/|N\\1.Big.Example.org/g; s/^n(0[0-9]{3})/N\\1.Big.Example.org/"
+SMALL = r'sed -i -E "/^#SBATCH --nodelist/s/N(0[0-9]{3}).Big.Example.org/n\1/g" "${@: -1}"; exec "$REAL" "$@"'
+ODDITIES = {
+    "a banner before each answer": dict.fromkeys(ALL, f'{BANNER}exec "$REAL" "$@"'),
+    "a banner behind each answer": dict.fromkeys(ALL, f'"$REAL" "$@"; code=$?\n{BANNER}exit $code'),
+    "warnings with each answer": dict.fromkeys(ALL, 'echo "sbatch: INFO: account guessed: error x" >&2; exec "$REAL" "$@"'),
+    "the long form of the id": {"sbatch": 'id=$("$REAL" "$@") || exit; echo "Submitted batch job $id"'},
+    "costs beside the id": {"sbatch": '"$REAL" "$@" || exit; echo "Your job will cost 3 SU"'},
+    "an id with the cluster": {"sbatch": 'id=$("$REAL" "$@") || exit; echo "$id;big"'},
+    "no accounting": dict.fromkeys(("sacct", "sacctmgr"), 'echo "Slurm accounting storage is disabled" >&2; exit 1'),
+    "bytes that are no text": {"sinfo": '"$REAL" "$@" | sed $\'s/none/bad \\xff\\xfe\\x01 cable/\''},
+    "answers with carriage returns": dict.fromkeys(ALL, '"$REAL" "$@" | sed "s/$/\\r/"; exit ${PIPESTATUS[0]}'),
+    "full names in capitals": {
+        **dict.fromkeys(("sinfo", "squeue"), f'"$REAL" "$@" | sed -E "{BIG}"; exit ${{PIPESTATUS[0]}}'),
+        "sbatch": SMALL,
+    },
+}
+
+
+@pytest.mark.promise("Commands that print more than their answer, or name nodes and jobs in odd ways, cost no result.")
+@pytest.mark.parametrize("oddity", ODDITIES)
+def test_commands_that_answer_oddly(bench: Bench, oddity: str) -> None:
+    for program, body in ODDITIES[oddity].items():
+        wrap(bench, program, body)
+    run = bench.run("pairs: {rounds: 1}\nbudget: {yield: true}")
+    assert outcomes(bench.drive(run)) == ["completed"] * 3
+    assert bench.rows(run) == {("measured", ""): 3}
+    assert said_of_others(bench) == []
+    names = {name for one in json.loads(run.plan("sim").read_text())["pairs"] for name in one}
+    assert all(re.fullmatch(r"n\d{4}" if "names" not in oddity else r"N\d{4}\.Big\.Example\.org", name) for name in names)
+
+
+@pytest.mark.promise("A controller that is away for a moment when a run is planned costs no run.")
+def test_a_controller_that_is_away_while_it_plans(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.runner.stages.AWAY_PAUSES_S", (0.1, 0.1, 0.1))
+    bench.slurm.control(set={"broken": {"sinfo": 2}})
+    run = bench.run("pairs: {rounds: 1}")
+    assert len(json.loads(run.plan("sim").read_text())["pairs"]) == 3
+    bench.slurm.control(set={"broken": {"sinfo": 99}})
+    with pytest.raises(SchedulerError, match="Unable to contact slurm controller"):
+        bench.run("pairs: {rounds: 1}")
+
+
+@pytest.mark.promise("A wrapper that says in place of the node list that the system is away is not believed to have no nodes.")
+def test_words_in_place_of_the_node_list(bench: Bench) -> None:
+    wrap(bench, "sinfo", 'echo "The batch system is not available at the moment."')
+    with pytest.raises(SchedulerError, match="node list: The batch system is not available at the moment"):
+        bench.run("pairs: {rounds: 1}")

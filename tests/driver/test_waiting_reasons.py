@@ -144,6 +144,7 @@ def test_what_slurm_adds_behind_a_word_changes_nothing(wait: Wait) -> None:
 
 def test_a_job_that_was_requeued_and_held_never_starts() -> None:
     assert read_wait("launch failed requeued held") is Wait.NEVER
+    assert read_wait("user env retrieval failed requeued held") is Wait.NEVER
 
 
 UNAVAILABLE = "ReqNodeNotAvail, UnavailableNodes:n3"

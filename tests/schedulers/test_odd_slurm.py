@@ -41,6 +41,9 @@ def slurm(**settings: str) -> Slurm:
         ("IDLE+REBOOT_REQUESTED", NodeCondition.DOWN),
         ("IDLE+INVALID_REG", NodeCondition.DOWN),
         ("IDLE+EXTERNAL", NodeCondition.UNKNOWN),
+        ("planned~", NodeCondition.POWERED_DOWN),  # switched off, and wanted for a larger job
+        ("planned*", NodeCondition.DOWN),
+        ("planned-", NodeCondition.PLANNED),
         ("IDLE+A_FLAG_OF_2040", NodeCondition.UNKNOWN),
         ("CLOUD", NodeCondition.UNKNOWN),
         ("?", NodeCondition.UNKNOWN),

@@ -555,7 +555,8 @@ _FATES = {
     Outcome.UNKNOWN: Fate.UNDETERMINED,
 }
 #: With any exit code, these words mean that qsub never reached the server, so it took no job.
-_NOT_REACHED = ("cannot connect to server", "Connection refused", "No Permission")
+_AWAY = ("cannot connect to server", "Connection refused")
+_NOT_REACHED = (*_AWAY, "No Permission")
 #: Exit codes 1 and 2 come from qsub itself; these words say that it sent nothing.
 _OWN_COMPLAINTS = (
     "usage:",
@@ -752,6 +753,9 @@ class Pbs(SubmitsByQsub):
 
     def read_find(self, answer: str) -> Iterable[tuple[str, str]]:
         return [(tag_of(record), record.name) for record in read_dsv(answer) if record.kind == "Job Id"]
+
+    def away_words(self) -> Sequence[str]:
+        return _AWAY
 
     def others_command(self) -> str | None:
         return shell.others()

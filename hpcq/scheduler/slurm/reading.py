@@ -47,7 +47,7 @@ _NEVER_FORMS = re.compile(r"(Assoc|QOS)Max\w*Per(Job(Limit)?|Node)|QOSMin\w+|(As
 _NEVER_SENTENCES = re.compile(
     r"Job's (account|QOS) (not permitted to use this partition|not known, so it can't use this partition).*"
     r"|uid \d+ not in group permitted to use this partition.*|Reservation \S+ (was deleted|is invalid)"
-    r"|launch failed requeued held.*"
+    r"|(launch|user env retrieval) failed requeued held.*"
 )
 #: Sentences of limits: of minutes that are used up now, of a person, of a topology that does not fit the named nodes.
 _LIMIT_SENTENCES = re.compile(
@@ -338,11 +338,11 @@ def node_condition(word: str) -> NodeCondition:
 
 
 def _condition(part: str) -> NodeCondition:
-    """The sign decides if the word alone would mean idle or busy."""
+    """The sign decides if the word alone would mean idle, planned or busy."""
     base, signs = _without_signs(part)
     known = _NODE_STATES.get(base) or _FLAGS.get(base)
     condition = known or (NodeCondition.UNKNOWN if base else NodeCondition.IDLE)
-    if condition in {NodeCondition.IDLE, NodeCondition.BUSY}:
+    if condition in {NodeCondition.IDLE, NodeCondition.BUSY, NodeCondition.PLANNED}:
         for sign in signs:
             if condition is NodeCondition.IDLE or _NODE_SIGNS[sign] is not NodeCondition.PLANNED:
                 condition = _NODE_SIGNS[sign]

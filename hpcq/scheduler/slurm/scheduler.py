@@ -474,6 +474,8 @@ class Slurm(Scheduler):
 
     def _read_sinfo(self, answer: str) -> list[NodeState]:
         rows = node_rows(answer)
+        if not rows and answer.strip():  # a wrapper's words in place of the list
+            raise SchedulerError(f"{self.transport.where}: node list: {answer.strip().splitlines()[-1][:200]}")
         if not self.settings.partition:  # a job without a partition goes to the default one, marked with a star
             rows = [row for row in rows if row[2].endswith("*")]
         found: dict[str, NodeState] = {}
@@ -551,7 +553,7 @@ class Slurm(Scheduler):
                 own_request=word.split()[-1] == own if word.startswith("CANCELLED by ") else None,
             )
             for job, word, nodes, code, user, name in rows
-            if word
+            if word.strip()
         ]
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
