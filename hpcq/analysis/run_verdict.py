@@ -152,7 +152,7 @@ def run_verdict(
     suspected = (*(one.words for one in causes if not one.is_told), *(look.line for look in looks))
     closed = history.declared | {one.row.series_id for one, state in declared if state in _NO_ALARM}
     doubted = touching(found, {pair for series_id, pair in series.pairs.items() if series_id not in closed})
-    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if not one.is_told and one.ratio <= DOUBTFUL_RATIO]
+    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if one.is_doubt]
     # Measured again and not settled, it is an open question of this run, however small.
     told += [Reason(Verdict.INCONCLUSIVE, look.line, 1) for look in looks if look.state == State.SUSPECTED]
     accepted = _accepted(database, runs[0], cluster)
@@ -378,7 +378,12 @@ def _changes(
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
     declared = list(zip(sure, known_states(database, sure), strict=True))
     told = [(one, state) for one, state in declared if one.level.direction == "worse" and not one.level.came_back]
-    worse = [one for one, state in told if state not in _NO_ALARM and id(one) not in beside.noise]
+    open_ones = [one for one, state in told if state not in _NO_ALARM]
+    worse = [one for one in open_ones if id(one) not in beside.noise]
+    agreeing = {one.row.series_id for one in open_ones if id(one) in beside.noise and one.row.series_id in beside.unclear}
+    if agreeing:
+        words = f"{_count(len(agreeing), 'series')} got worse, of what is suspected and not yet told: measure again"
+        unclear.append(Reason(Verdict.INCONCLUSIVE, words, len(agreeing)))
     judged_ids = known - beside_work
     if not worse:
         return unclear, judged_ids, declared

@@ -45,7 +45,7 @@ class ClusterCause:
     """One thing of a cluster at fault: a cause of the judge (hpcq/judge/causes.py) with times and names of runs.
 
     ratio, low_ratio, high_ratio: 0.9 is 10 % worse than before; 0: nothing comes through. told_utc: None while it is
-    suspected. role: client or server, of a node that is slow only as that end of its jobs.
+    suspected. role: client or server, of a node that is slow only as that end of its jobs. nearly_told: little is missing.
     """
 
     cluster: str
@@ -62,6 +62,7 @@ class ClusterCause:
     job_count: int
     reason: str
     role: str | None = None
+    nearly_told: bool = False
 
     @property
     def is_told(self) -> bool:
@@ -70,8 +71,8 @@ class ClusterCause:
 
     @property
     def is_doubt(self) -> bool:
-        """Whether it is suspected to have lost a tenth or more: nothing that it touches passes until that is settled."""
-        return self.state == State.SUSPECTED and self.ratio <= DOUBTFUL_RATIO
+        """Whether it may have lost a tenth or more, or is nearly told: nothing it touches passes until that is settled."""
+        return self.state == State.SUSPECTED and (self.ratio <= DOUBTFUL_RATIO or self.nearly_told)
 
     @property
     def name(self) -> str:
@@ -615,6 +616,7 @@ def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str], looks: Col
         one.job_count,
         reason,
         None if one.role is None else one.role.value,
+        one.nearly_told,
     )
 
 

@@ -79,6 +79,7 @@ class Cause:
     night on which its state first became told, None while it is suspected. ended: index of the night on which it
     ended, None until then. job_count: jobs since `since` that touch the thing and were judged.
     reason: words for a person: what was seen, and against what. role: of a node that is slow only as that end of its jobs.
+    nearly_told: it is suspected, and little is missing.
     """
 
     thing: Thing
@@ -92,6 +93,7 @@ class Cause:
     job_count: int
     reason: str
     role: Role | None = None
+    nearly_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)

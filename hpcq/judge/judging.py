@@ -605,18 +605,17 @@ class Watched:
 
     def _suspected_cause(self, thing: Thing, index: int) -> Cause:
         level = self.levels[thing]
-        column = int(np.argmax(level.sum[index]))
-        since = int(level.start[index, column])
-        nights = level.gathered_nights[index]
-        shift = level.gathered[index] / np.maximum(nights, 1)
-        tests = self._affected(shift, nights > 0, -1 if column >= level.tests else column)
+        column, since, values, nearly = level.doubt(index)
+        nights = np.isfinite(values).sum(axis=0)
+        shift = np.nansum(values, axis=0) / np.maximum(nights, 1)
+        tests = self._affected(shift, nights > 0, column)
         scale = np.where(np.isfinite(level.scale), level.scale, 1.0) * self._job_scatter
         effect = _effect(shift[tests], (scale / np.sqrt(np.maximum(nights, 1)))[tests])
         count = int(self.counted[thing][since:, index].sum())
         reason = self._words(thing, index, tests, effect, since)
         what, names = Thing.NODE if thing is Thing.ROLE else thing, self.names(thing, index)
         role, shown = self._role(thing, index), self._test_names(tests)
-        return Cause(what, names, shown, State.SUSPECTED, since, None, None, effect, count, reason, role)
+        return Cause(what, names, shown, State.SUSPECTED, since, None, None, effect, count, reason, role, nearly)
 
     def _role(self, thing: Thing, index: int) -> Role | None:
         if thing is not Thing.ROLE:

@@ -67,6 +67,8 @@ FEW_COUNTED = 200
 FEWEST_NIGHTS = 3
 #: Above this part of the bound a thing's newest values are not learned from.
 DOUBT = 0.7
+#: Above this part of the bound little is missing: healthy things of 24 nodes get there in one night of 30.
+NEARLY = 0.6
 #: Logarithm of the odds for the old level at which what was told has ended; one night adds at most half of it.
 ENDS_AT = 6.0
 #: What comes back within so many nights comes and goes: each time its end needs twice the odds, at most 2^4 times.
@@ -333,6 +335,15 @@ class OverTime:
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         worth = (shift < -SMALLEST_EFFECT).any(axis=1)
         return np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
+
+    def doubt(self, thing: int) -> tuple[int, int, Floats, bool]:
+        """Of what is suspected: the column (as in Told), the likeliest night on which it began, the deviations since then,
+        shape (nights, tests), and whether little is missing until it is told.
+        """
+        column = int(np.argmax(self.sum[thing]))
+        all_tests = column >= self.tests
+        since, values = self._since(thing, int(self.start[thing, column]), slice(None) if all_tests else column)
+        return -1 if all_tests else column, since, values, bool(self.sum[thing, column] >= NEARLY * self.bound()[column])
 
     def bound(self) -> Floats:
         """The sum at which a thing is told, per column."""

@@ -133,6 +133,15 @@ def test_a_site_of_nodes_that_were_measured_alone_has_no_roles() -> None:
 
 
 @pytest.mark.heavy
+def test_what_is_suspected_is_as_large_as_it_is_since_it_began() -> None:
+    """A doubt that began by chance some nights before does not thin out what happened tonight."""
+    values = draw(Site(24, 30, "night", "fixed", fault=Fault("node", 0.3, 29)), seed=403)
+    [cause] = [one for one in judge(values).causes if one.thing is Thing.NODE]
+    assert (cause.names, cause.state, cause.since) == (("n0003",), State.SUSPECTED, 29)
+    assert cause.effect.ratio == pytest.approx(0.7, abs=0.02)
+
+
+@pytest.mark.heavy
 @pytest.mark.promise("A node at half speed one way is told the same night once it is measured again, and as what it is.")
 @pytest.mark.parametrize(("kind", "role"), [("sends", Role.CLIENT), ("receives", Role.SERVER)])
 def test_a_node_that_is_slow_one_way_is_confirmed_the_same_night(kind: str, role: Role) -> None:

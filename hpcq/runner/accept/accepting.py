@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from hpcq import units
 from hpcq.analysis import pair_values
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
-from hpcq.analysis.standing import told_in
+from hpcq.analysis.standing import standings
 from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
@@ -630,13 +630,14 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
 
 
 def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, cluster: str) -> Acceptance:
-    """No node passes that all nights until the newest of these runs tell of, alone or together with everything.
+    """No node passes that all nights until the newest of these runs tell of, or doubt, alone or together with everything.
 
     Where the run itself cannot say, what the nights say is the reason.
     """
     with reading(database) as connection:
         newest = max(runs, key=lambda run: runs_of(connection, run)[0].created_utc)
-        told = [one for one in told_in(connection, [cluster], newest) if one.thing in {"night", "class", "node"}]
+        found = [one for each in standings(connection, [cluster], newest) for one in each.causes]
+        told = [one for one in found if one.thing in {"night", "class", "node"} and (one.is_told or one.is_doubt)]
     nodes = []
     for one in verdicts.nodes:
         why = next((cause.words for cause in told if cause.concerns(one.name, one.name)), None)
