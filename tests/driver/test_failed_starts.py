@@ -106,6 +106,9 @@ LO = "interface: lo"
 ARM = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(100)
 UCX = "ib_mlx5dv_md.c: error: ibv_create_cq failed: Cannot allocate memory: set max locked memory (ulimit -l) to 'unlimited'"
 PLUGIN = "srun: error: Couldn't find the specified plugin name for mpi/nosuch\nsrun: error: cannot find mpi plugin"
+PMI2 = (
+    "slurmstepd-n1: error: mpi/pmi2: value not properly terminated in client request\nAbort(743588879) on node 0: Fatal error"
+)
 PMIX = f"{LO}\nmpi: {{launch: srun --mpi=pmix}}"
 OLD = '#!/bin/sh\necho "$0: version \\`GLIBC_2.99\' not found" >&2\nexit 1\n'
 ACCOUNT = "srun: error: Invalid account or account/partition combination"
@@ -125,6 +128,7 @@ STARTS = {
     "quota": (LO, NET, launcher("slurmstepd: error: write: Disk quota exceeded", 1), "Disk quota exceeded", "make room"),
     "MPI launcher": (f"{LO}\nmpi: {{launch: nosuch-mpirun -np 2}}", MPI, nothing, "nosuch-mpirun", "`mpi.launch`"),
     "MPI plugin": (f"{LO}\nmpi: {{launch: srun --mpi=nosuch}}", MPI, launcher(PLUGIN, 1), "mpi/nosuch", "its launcher lists"),
+    "MPI requests": (f"{LO}\nmpi: {{launch: srun --mpi=pmi2}}", MPI, launcher(PMI2, 15), "not properly", "MPIR_CVAR_CH4_NETMOD"),
     "MPI library": (PMIX, MPI, without_a_library, "libgone.so.7", "`modules`"),
     "MPI processor": (PMIX, MPI, replaced("#!/bin/sh\nkill -ILL $$\n"), "SIGILL", "cflags"),
     "ports closed": (LO, NET, closed_ports, "refused", "firewall"),
