@@ -51,8 +51,8 @@ CAUSES = (
     _cause(r"invalid (feature|constraint|generic resource|license)", f"`constraint` or `extra_directives` {_FILE} ask for what"
            " this site does not have", everywhere=True),
     _cause(r"mpi/pmi2: .*(not properly terminated|invalid client request)",
-           "Slurm's plugin pmi2 takes 1,024 bytes of a request, and MPICH 5 over UCX sends more, as the addresses of the nodes"
-           f" happen to be: MPIR_CVAR_CH4_NETMOD: ofi in `environment` {_FILE}, or mpiexec -n {{count}} -f {{hostfile}}"
+           "the scheduler's plugin pmi2 takes 1,024 bytes of a request, and MPICH 5 over UCX sends more, if nodes have"
+           f" long addresses: MPIR_CVAR_CH4_NETMOD: ofi in `environment` {_FILE}, or mpiexec -n {{count}} -f {{hostfile}}"
            " as `mpi.launch`"),
     _cause(r"invalid mpi (type|plugin)|plugin name for mpi|unable to (load|find) .*mpi|mpi plugin|(pmix|pmi2?) plugin",
            "--mpi= in `mpi.launch` must be one of those that its launcher lists: hpcq cluster check NAME", everywhere=True),

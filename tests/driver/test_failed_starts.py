@@ -128,7 +128,7 @@ STARTS = {
     "quota": (LO, NET, launcher("slurmstepd: error: write: Disk quota exceeded", 1), "Disk quota exceeded", "make room"),
     "MPI launcher": (f"{LO}\nmpi: {{launch: nosuch-mpirun -np 2}}", MPI, nothing, "nosuch-mpirun", "`mpi.launch`"),
     "MPI plugin": (f"{LO}\nmpi: {{launch: srun --mpi=nosuch}}", MPI, launcher(PLUGIN, 1), "mpi/nosuch", "its launcher lists"),
-    "MPI requests": (f"{LO}\nmpi: {{launch: srun --mpi=pmi2}}", MPI, launcher(PMI2, 15), "not properly", "MPIR_CVAR_CH4_NETMOD"),
+    "MPI requests": (f"{LO}\nmpi: {{launch: srun --mpi=pmi2}}", MPI, launcher(PMI2, 15), "not properly", "CH4_NETMOD"),
     "MPI library": (PMIX, MPI, without_a_library, "libgone.so.7", "`modules`"),
     "MPI processor": (PMIX, MPI, replaced("#!/bin/sh\nkill -ILL $$\n"), "SIGILL", "cflags"),
     "ports closed": (LO, NET, closed_ports, "refused", "firewall"),
