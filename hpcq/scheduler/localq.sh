@@ -19,15 +19,15 @@ put() { # FILE TEXT: written aside and renamed
     printf '%s\n' "$2" >"$1.part" && mv "$1.part" "$1"
 }
 
-end_the_rest() { # of this session: TERM first, KILL two seconds later
+end_the_rest() { # JOB SESSION: what still runs of a job, TERM first, KILL two seconds later
     rounds=0
     while [ "$rounds" -lt 100 ]; do
-        ps -o pid=,ppid=,stat= -s "$$" >"$job/left"
+        ps -o pid=,ppid=,stat= -s "$2" >"$1/left"
         others=
-        while read -r pid parent state; do # except this keeper, ps itself, and zombies
+        while read -r pid parent state; do # except this shell, ps itself, and zombies
             case $state in Z*) continue ;; esac
             [ "$pid" = "$$" ] || [ "$parent" = "$$" ] || others="$others $pid"
-        done <"$job/left"
+        done <"$1/left"
         [ -n "$others" ] || break
         # shellcheck disable=SC2086 # one word per process
         case $rounds in
@@ -37,7 +37,7 @@ end_the_rest() { # of this session: TERM first, KILL two seconds later
         sleep 0.1
         rounds=$((rounds + 1))
     done
-    rm -f "$job/left"
+    rm -f "$1/left"
 }
 
 case $verb in
@@ -93,7 +93,7 @@ wait_and_run) # takes the nodes' locks one by one, in the order of their names, 
     rc=$?
     # A job leaves nothing behind, as on a cluster: a server may outlive a timeout(1) that was killed, and a timeout(1) ends
     # without its child if a signal arrives while it starts the child.
-    end_the_rest
+    end_the_rest "$job" "$$"
     if [ -e "$job/cancelled" ]; then
         put "$job/state" CANCELLED
     elif [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
@@ -135,7 +135,12 @@ cancel | cancel-queued)
         RUNNING) # the keeper stays to write the last state; the script gets TERM and writes its exit file
             [ "$verb" = cancel ] || continue
             : >"$job/cancelled"
-            pkill -TERM --parent "$(cat "$job/pid")" 2>/dev/null
+            keeper=$(cat "$job/pid")
+            if kill -0 "$keeper" 2>/dev/null; then
+                pkill -TERM --parent "$keeper" 2>/dev/null
+            else # nobody is left who would end the rest
+                end_the_rest "$job" "$keeper"
+            fi
             ;;
         esac
     done

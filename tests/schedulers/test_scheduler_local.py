@@ -71,6 +71,25 @@ def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("On the local queue, cancel ends a job whose keeper died, and whatever of it does not listen.")
+def test_a_job_without_its_keeper_can_be_ended(site: Site, tmp_path: Path) -> None:
+    answer = site.submit("orphan", "(trap '' TERM; sleep 300) &\nsleep 300")
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    keeper = int((tmp_path / "queue with blanks" / "jobs" / answer.scheduler_job_id / "pid").read_text())
+    living = f"ps -o stat= -s {keeper} | grep -cv Z || true"
+    wait_for(lambda: int(Here().sh(living).stdout) >= 5)  # keeper, timeout, script, and both that sleep
+    try:
+        os.kill(keeper, signal.SIGKILL)
+        site.wait(answer.scheduler_job_id, JobState.UNKNOWN)
+        site.scheduler.cancel([site.key(answer.scheduler_job_id)])
+        assert int(Here().sh(living).stdout) == 0
+    finally:
+        Here().sh(f"pkill -KILL --session {keeper}")
+    assert site.wait(answer.scheduler_job_id, *TERMINAL).state is JobState.CANCELLED
+
+
+@pytest.mark.heavy
 def test_jobs_share_nodes_one_after_another(site: Site) -> None:
     log = f"{site.folder}/log"
     body = f"echo start >>{log}; sleep 0.2; echo end >>{log}"
