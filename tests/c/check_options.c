@@ -23,12 +23,13 @@ static const struct option_row rows[] = {
 static const struct option_default defaults[] = {{"size_bytes", 64}, {NULL, 0}};
 static const struct option_table table = {rows, 5, sizeof(struct sample), defaults};
 
-static const char *const refused[] = {"12q", "1.5", "1e5", "0x10", "64KB", "64Kib",
-                                      "k",   "1e",  "1 k", " 1",   "-1",   "1kk"};
+static const char *const refused[] = {"12q", "1.5", "1e5", "0x10", "8Kbit", "8iB", "8s",
+                                      "k",   "1e",  "1 k", " 1",   "-1",    "1kk"};
 static const struct {
     const char *text;
     int64_t value;
-} forms[] = {{"12k", 12000}, {"12K", 12000}, {"1.5k", 1500}, {"8Ki", 8192}, {"1e3", 1000}, {"65e3", 65000}, {"+7", 7}};
+} forms[] = {{"12k", 12000}, {"12K", 12000}, {"1.5k", 1500}, {"8Ki", 8192},  {"1e3", 1000}, {"65e3", 65000},
+             {"+7", 7},      {"8KiB", 8192}, {"8kB", 8000},  {"8kib", 8192}, {"64B", 64}};
 
 static void check_refused(const char *name, const char *value, const char *message)
 {
@@ -75,6 +76,8 @@ void check_options(void)
         CHECK(sample.size_bytes == forms[i].value);
     }
     CHECK(options_set(&table, &sample, "rate_bps", "2.5G", &failure) && sample.rate_bps == 2.5e9);
+    CHECK(options_set(&table, &sample, "rate_bps", "400mbit", &failure) && sample.rate_bps == 4e8);
+    CHECK(options_set(&table, &sample, "rate_bps", "1.5Gbit/s", &failure) && sample.rate_bps == 1.5e9);
     check_refused("size_bytes", "", "size_bytes: found nothing: allowed: integer 1 to 65507 bytes");
     check_refused("size_bytes", "99999999999999999999",
                   "size_bytes: found 99999999999999999999: allowed: integer 1 to 65507 bytes");

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hpcq import __version__
+from hpcq import __version__, units
 from tests.kernels.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS, Programs, Server, ended, make
 
 LINE_KEYS = {
@@ -361,10 +361,16 @@ def test_all_addresses_of_a_name_are_tried(programs: Programs, secret: Path, tmp
         assert "127.0.0.1 port 1" in done.line["error"]["message"], "what is said is of the address that is preferred"
 
 
-@pytest.mark.promise("Numbers by hand may be written as 1e9, 1G or 64Ki, whole ones too.")
+@pytest.mark.promise("Numbers by hand may be written as 1e9, 1G or 64Ki, whole ones too, and with the units of campaigns.")
 def test_numbers_by_hand(server: Server) -> None:
     line = server.run("tcp_stream", message_bytes="64Ki", pacing_rate_bps="1e9", **INSTANT).line
     assert (line["options"]["message_bytes"], line["options"]["pacing_rate_bps"]) == (65536, 1_000_000_000)
+    as_in_campaigns: dict[str, object] = {"message_bytes": "64KiB", "pacing_rate_bps": "800mbit", "duration_s": "50ms"}
+    line = server.run("tcp_stream", **{**INSTANT, **as_in_campaigns}).line
+    parameters = {name: str(units.parse(str(value), units.unit_of(name) or "")) for name, value in as_in_campaigns.items()}
+    assert {name: str(line["options"][name]) for name in as_in_campaigns} == parameters
+    for wrong in ({"duration_s": "50KiB"}, {"message_bytes": "1s"}, {"pacing_rate_bps": "8MB"}):
+        assert server.run("tcp_stream", **{**INSTANT, **wrong}).rc == 2, wrong
     assert server.run("udp_stream", rate_bps="0.5M", **INSTANT).line["options"]["rate_bps"] == 500_000
     done = server.run("tcp_stream", message_bytes="1.5", **INSTANT)
     assert (done.rc, "message_bytes: found 1.5: allowed: integer" in done.err) == (2, True)

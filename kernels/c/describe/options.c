@@ -1,10 +1,12 @@
 /* See options.h. */
 #include "describe/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char standard_text[] = "system";
 
@@ -90,28 +92,55 @@ static void option_allowed(const struct option_row *row, struct text *out)
     }
 }
 
-/* What stands behind a number: k, M, G, T, or Ki, Mi, Gi, Ti for powers of 1024; 0: something else. */
-static double multiple_of(const char *text)
+/* Words of a unit as campaigns write them, in any case. */
+static const struct unit_word {
+    const char *unit, *word;
+    double of_base; /* of times: ns */
+} unit_words[] = {{"bytes", "b", 1}, {"bps", "bit", 1},   {"bps", "bps", 1},   {"bps", "bit/s", 1},
+                  {"ns", "ns", 1},   {"ns", "us", 1e3},   {"ns", "ms", 1e6},   {"ns", "s", 1e9},
+                  {"ns", "m", 60e9}, {"ns", "min", 60e9}, {"ns", "h", 3600e9}, {"ns", "d", 86400e9},
+                  {NULL, NULL, 0}};
+
+static double word_of(const char *unit, const char *text)
 {
-    static const char letters[] = "kMGT";
-    const char *letter = *text ? strchr(letters, *text == 'K' ? 'k' : *text) : NULL;
-    bool binary = letter && text[1] == 'i';
-    if (!*text)
-        return 1;
-    return letter && !text[1 + binary] ? pow(binary ? 1024 : 1000, (double)(letter - letters + 1)) : 0;
+    for (size_t i = 0; unit_words[i].unit; i++)
+        if (!strcmp(unit_words[i].unit, unit) && !strcasecmp(unit_words[i].word, text))
+            return unit_words[i].of_base;
+    return 0;
 }
 
-/* The digits of a decimal number, whole or not, and what it is multiplied by: 1500, 1e9, 1.5G, 64Ki. */
+/* Multiplies *value by what stands behind it: k, M, G, T, or Ki, Mi, Gi, Ti for powers of 1024, then the unit of the
+ * option, or a unit of time. */
+static bool value_scale(const char *unit, const char *text, double *value)
+{
+    static const char letters[] = "kmgt", *const times[] = {"ns", "us", "ms", "s", NULL};
+    if (!*text)
+        return true;
+    for (size_t i = 0; unit && times[i]; i++)
+        if (!strcmp(unit, times[i])) {
+            *value = *value * word_of("ns", text) / word_of("ns", unit);
+            return word_of("ns", text) > 0;
+        }
+    const char *letter = strchr(letters, tolower((unsigned char)*text));
+    bool binary = letter && (text[1] == 'i' || text[1] == 'I');
+    const char *rest = letter ? text + 1 + binary : text;
+    if (letter)
+        *value *= pow(binary ? 1024 : 1000, (double)(letter - letters + 1));
+    return !*rest || (unit && word_of(unit, rest) > 0);
+}
+
+/* The digits of a decimal number, whole or not, and what it is multiplied by: 1500, 1e9, 1.5G, 64KiB, 200ms. */
 static bool option_parse_number(const struct option_row *row, const char *text, double *value)
 {
     char *end = NULL;
     errno = 0;
     if (!*text || !strchr("+-.0123456789", *text) || strpbrk(text, "xX"))
         return false;
-    *value = strtod(text, &end) * multiple_of(end);
+    *value = strtod(text, &end);
+    if (errno || end == text || !value_scale(unit_of(row->name), end, value))
+        return false;
     bool whole = row->type != OPTION_INTEGER || *value == floor(*value);
-    return !errno && end != text && multiple_of(end) > 0 && whole && isfinite(*value) && *value >= row->minimum &&
-           *value <= row->maximum;
+    return whole && isfinite(*value) && *value >= row->minimum && *value <= row->maximum;
 }
 
 static bool option_parse(const struct option_row *row, const char *text, double *value)
