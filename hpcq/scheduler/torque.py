@@ -23,6 +23,7 @@ from hpcq.scheduler.pbs.scheduler import (
     TAG_VARIABLE,
     Outcome,
     SubmitsByQsub,
+    no_server,
     outcome,
     read_job,
     short_name,
@@ -60,7 +61,7 @@ DESCRIPTION = Description(
     kind="torque",
     title="Torque",
     keys=(
-        Key("queue", "partition", "Queue of the jobs. Default: the server's."),
+        Key("queue", "partition", "Queue of the jobs. Default: the server's.", check=no_server("PBS_DEFAULT")),
         Key("account", "account", "Account that is charged (qsub -A)."),
         Key("ppn", None, "Processors of each node that a job gets. Default: all that the node has (np)."),
         Key(

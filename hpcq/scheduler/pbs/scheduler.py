@@ -101,6 +101,20 @@ def _check_resource(word: str) -> str | None:
     return f"{name} {_NOT_JOB_WIDE[name]}" if name in _NOT_JOB_WIDE else None
 
 
+def no_server(server_variable: str) -> Callable[[str], str | None]:
+    """Return a check of a queue's name: the server of `queue@server` is chosen by a variable, for every command."""
+
+    def check(queue: str) -> str | None:
+        name, sign, server = queue.partition("@")
+        if not sign:
+            return None
+        return (
+            f"must be a queue of one server: queue: {name or 'NAME'}, and instance: {{{server_variable}: {server or 'HOST'}}}"
+        )
+
+    return check
+
+
 #: qstat alone may be another program's: Grid Engine has one, too.
 _FOUND_BY = (
     "{ command -v qstat && qstat --version 2>&1 | grep -q pbs_version; } >/dev/null"
@@ -111,7 +125,7 @@ DESCRIPTION = Description(
     kind="pbs",
     title="PBS",
     keys=(
-        Key("queue", "partition", "Queue of the jobs. Default: the server's."),
+        Key("queue", "partition", "Queue of the jobs. Default: the server's.", check=no_server("PBS_SERVER")),
         Key("account", "account", "Account that is charged (qsub -A)."),
         Key("project", None, "Project that is charged (qsub -P)."),
         Key("reservation", "reservation", "Reservation to run in: its id, like R12, or its name."),
@@ -732,10 +746,12 @@ class Pbs(SubmitsByQsub):
 
     def read_poll(self, done: Completed) -> list[JobReport]:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        if outcome(done.returncode) not in _ANSWERS or any(not _is_of_a_job(line) for line in lines):
-            words = "; ".join(line for line in lines if not _is_of_a_job(line)) or f"exit code {done.returncode}"
-            raise SchedulerError(f"{self.transport.where}: qstat: {words}")
-        return self._reports_of(done.text)
+        odd = [line for line in lines if not _is_of_a_job(line)]
+        reports = self._reports_of(done.text)
+        # A wrapper may warn with each answer: what counts is whether every id that was asked for has an answer.
+        if outcome(done.returncode) not in _ANSWERS or (odd and not _all_answered(done.text, reports, lines)):
+            raise SchedulerError(f"{self.transport.where}: qstat: {'; '.join(odd) or f'exit code {done.returncode}'}")
+        return reports
 
     def history_command(self, jobs: Sequence[JobKey]) -> str | None:
         return shell.listing([job.scheduler_job_id for job in jobs], ended=True)
@@ -905,6 +921,14 @@ _GONE = {
     NodeCondition.POWERED_DOWN,
     NodeCondition.RESERVED,
 }
+
+
+def _all_answered(answer: str, reports: Sequence[JobReport], complaints: Sequence[str]) -> bool:
+    """Whether each id that was asked for has a report, or a complaint of its own. Servers shorten their name in ids."""
+    asked = next((line.split()[1:] for line in answer.splitlines() if line.startswith(f"{shell.ASKED_MARK} ")), None)
+    told = {one.scheduler_job_id.partition(".")[0] for one in reports}
+    told |= {word.partition(".")[0] for line in complaints if _is_of_a_job(line) for word in line.split() if "." in word}
+    return asked is not None and told.issuperset(one.partition(".")[0] for one in asked)
 
 
 def _is_of_a_job(line: str) -> bool:

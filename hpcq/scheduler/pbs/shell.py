@@ -28,6 +28,8 @@ NODES_MARK = "@nodes"
 SCHEDULERS_MARK = "@schedulers"
 RESERVATIONS_MARK = "@reservations"
 USER_MARK = "@user"
+#: Before the ids that a listing asks for.
+ASKED_MARK = "@asked"
 #: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1. Those that wait
 #: come first: one that is deleted after a running one may start on its nodes meanwhile.
 _OURS = (
@@ -89,7 +91,7 @@ def listing(scheduler_job_ids: Sequence[str], *, ended: bool = False) -> str:
     """List all of these jobs, and the nodes if one of the jobs waits for a node that it names."""
     ids = " ".join(quote(one) for one in scheduler_job_ids)
     return subshell(
-        f"printf '{USER_MARK} %s\\n' \"$(id -un)\"\n"
+        f"printf '{USER_MARK} %s\\n{ASKED_MARK} %s\\n' \"$(id -un)\" {quote(' '.join(scheduler_job_ids))}\n"
         f"said=$(qstat {'-x ' if ended else ''}-f {DSV} {ids}); rc=$?\n"
         "printf '%s\\n' \"$said\"\n"
         "case $said in *'amount of resource: host'*|*'amount of resource: vnode'*)\n"
