@@ -109,9 +109,9 @@ def as_mapping(row: object) -> Mapping[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------------
 # Tables for terminals of any width: never a value cut off, no line longer than the terminal.
 #
-# If the terminal is too narrow, in this order: values that are the same in all rows move above them, of columns with the
-# same numbers one remains, columns move together, long words fold within their column, rows that share values stand below
-# these, and at last each row becomes a block of lines.
+# If the terminal is too narrow, in this order: empty columns go, values that are the same in all rows move above them, of
+# columns with the same numbers one remains, columns move together, long words fold within their column, rows that share
+# values stand below these, and at last each row becomes a block of lines.
 
 
 #: Characters between two columns.
@@ -136,6 +136,8 @@ def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None,
     from rich.text import Text
 
     fields = [as_mapping(row) for row in rows]
+    if _width(fields, columns, _GAP) > width:
+        columns = [one for one in columns if any(cell(one, row) for row in fields)] or columns
     if _width(fields, columns, _GAP) > width and len(rows) > 1:
         same = [one for one in columns if len({cell(one, row) for row in fields}) == 1]
         columns = [one for one in columns if one not in same] or columns

@@ -356,9 +356,11 @@ def print_summaries(
             "disturbed": f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0",
             "network": named.get((one.cluster, one.network), one.network),
         }
-        for one in (summaries if sort else cut(summaries, limit, as_json=False))  # thousands are made for nothing otherwise
+        for one in (
+            cut(summaries, limit, as_json=False) if sort is None else summaries
+        )  # thousands are made for nothing otherwise
     ]
-    print_rows(cut(ordered(rows, sort), limit, as_json=False) if sort else rows, columns, empty="no valid result")
+    print_rows(rows if sort is None else cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class History:
             tests=TESTS,
             repetition_count=repetitions,
             counter_count=changed.pop("counter_count", 0),
-            seed=int(day * 100) + 1,
+            seed=changed.pop("seed", int(day * 100) + 1),
             day=day,
             levels={node: level for pair in self.pairs for node in pair} | dict(changed.pop("levels", {})),
             changed_facts=changed.pop("facts", {}),

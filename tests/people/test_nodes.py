@@ -46,7 +46,7 @@ def test_a_slow_node_is_slow_with_each_partner(ask: Asked, tmp_path: Path) -> No
     assert all(0.5 < one["level_ratio"] < 0.7 for one in found), found
     always = History(tmp_path, pairs=PAIRS)
     for day in range(6):
-        always.night((dt.datetime.now(dt.UTC) - START).days - 6 + day, levels={"n4": 0.6}, noise=0.004)
+        always.night((dt.datetime.now(dt.UTC) - START).days - 6 + day, levels={"n4": 0.6}, noise=0.004, seed=day + 51)
     asked = Asked(always.database, ask.capsys)
     found = asked.json("nodes", "n4")["partners"]
     assert len(found) == 10

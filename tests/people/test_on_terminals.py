@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from hpcq.cli import output
 from hpcq.cli.campaigns import _ended_lines, progress_bar
 from hpcq.cli.output import Column, fitted, says_that_it_works, sparkline, wrapped
 from hpcq.runner.live import ClusterStatus, Watch
+from tests import REPOSITORY
 from tests.history.histories import History
 from tests.kernels.kernel_programs import wait_for
 from tests.pages.test_narrow_terminals import Terminal
@@ -106,6 +108,30 @@ def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> 
         assert not missing, f"{verb}: {missing}: {part}"
         for number in {text for text in texts if re.fullmatch(r"[-\d.,]+ [A-Za-z%]\S*", text)}:
             assert number in part, f"{verb}: the unit of {number} is on another line"
+
+
+#: A command of docs/questions.md, and what it prints.
+_SHOWN = re.compile(r"^<!-- run[^\n]*-->\n    hpcq ([^\n]+)\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def shown_of(words: str, nights: History, folder: Path) -> str:
+    """What a command of the page prints on a terminal of 80 columns, without what a line ends with."""
+    argv = [sys.executable, "-m", "hpcq", *shlex.split(words), "--db", str(nights.database)]
+    said = on_a_terminal(argv, folder, 80, expect=None, NO_COLOR="1")
+    return "\n".join(line.rstrip() for line in said.splitlines()).strip("\n")
+
+
+@pytest.mark.promise("What docs/questions.md shows below a command is what the command prints, but for the day.")
+@pytest.mark.heavy
+def test_the_page_of_questions_shows_what_is_printed(nights: History, tmp_path: Path) -> None:
+    shown = _SHOWN.findall((REPOSITORY / "docs/questions.md").read_text("utf-8"))
+    assert len(shown) >= 7
+
+    def on_any_day(text: str) -> str:
+        return re.sub(r"20\d\d-\d\d(-\d\d)?|20\d{6}(?=T)", "DAY", text)
+
+    for words, printed in shown:
+        assert on_any_day(shown_of(words, nights, tmp_path)) == on_any_day(printed.strip("\n")), words
 
 
 @pytest.mark.promise("Verdicts have colour on terminals, and NO_COLOR takes it away.")
