@@ -14,7 +14,9 @@ import pytest
 
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import PairChoice, Pattern
 from hpcq.planning.make_plan import make_plan
+from hpcq.planning.pairs import make_pairs
 from hpcq.run_folder.failed_starts import cause_of, first_error, words_of
 from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.scheduler.types import Fate, NodeCondition, NodeState, Submitted
@@ -232,6 +234,47 @@ def test_a_cause_that_both_nodes_have_ends_the_run(tmp_path: Path) -> None:
     assert cancel["remedy"].startswith("`interface`")
     assert len([one for one in events if one["event"] == "attempt"]) <= 4, "none was tried twice"
     assert set(site.reasons().values()) == {REASON}
+
+
+#: What jobs say of a trouble of STARTS where the words there are a part of it.
+SAID = {
+    "ports closed": "connect to 10.0.0.2: Connection refused (ECONNREFUSED)",
+    "launcher": "nosuch-launcher: command not found",
+    "MPI launcher": "nosuch-mpirun: not found",
+    "noexec": "hpcq-net: Permission denied",
+    "MPI plugin": "cannot find mpi plugin mpi/nosuch",
+    "MPI library": "libgone.so.7: cannot open shared object file",
+    "MPI requests": PMI2,
+    "step": ACCOUNT,
+    "C library": "version `GLIBC_2.99' not found",
+    "limit": "fork: Resource temporarily unavailable",
+}
+
+
+@pytest.mark.promise("A start that fails on every node ends the run with its first jobs, whatever the cause.")
+@pytest.mark.parametrize("trouble", [name for name in STARTS if name != "quota"])
+def test_every_cause_ends_the_run_with_its_first_jobs(tmp_path: Path, trouble: str) -> None:
+    names = [f"n{number}" for number in range(1, 7)]
+    site = FakeSite(tmp_path, node_count=6, pairs=make_pairs(PairChoice(Pattern.ALL), names, 7))
+    said = SAID.get(trouble, STARTS[trouble][3])
+    failing(site, *names, reason=f"server_not_ready: {said}")
+    events = site.drive()
+    [cancel] = [one for one in events if one["event"] == "cancel"]
+    assert said in cancel["reason"]
+    assert STARTS[trouble][4] in cancel["remedy"]
+    assert len([one for one in events if one["event"] == "ended" and one["outcome"] == "failed"]) <= 3, "one job on each node"
+    tries = [one["job"] for one in events if one["event"] == "attempt"]
+    assert len(tries) == len(set(tries)), "none was tried twice"
+
+
+def test_three_bad_nodes_of_twenty_end_nothing(tmp_path: Path) -> None:
+    names = [f"n{number}" for number in range(1, 21)]
+    site = FakeSite(tmp_path, node_count=20, pairs=make_pairs(PairChoice(Pattern.ROUNDS, round_count=1), names, 7))
+    bad = [pair[0] for pair in site.pairs[:3]]
+    failing(site, *bad, reason=REASON)
+    events = site.drive()
+    assert not [one for one in events if one["event"] == "cancel"]
+    assert len([one for one in site.ends() if one[1] == "completed"]) == 7
 
 
 @pytest.mark.promise("One node on which nothing starts does not end a run: the others are measured.")

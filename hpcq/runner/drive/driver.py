@@ -141,11 +141,15 @@ class FirstJobs:
             if cause.everywhere or words.on_each_node:
                 return words.text, cause.remedy
             by_remedy.setdefault(cause.remedy, []).append((one, words))
+        begun = {node for one in self._state.attempts.values() if one in ended or one.state in _BEGUN for node in one.nodes}
         for remedy, found in by_remedy.items():
             # Any of these nodes may be the bad one. If no pair is without them, or each failed without the others, all fail.
-            suspects = set.intersection(*({*one.nodes} for one, _ in found))
+            # On a large cluster several nodes may be bad: most of those where a job has begun must say so.
+            nodes = [{*one.nodes} for one, _ in found]
+            suspects = set.intersection(*nodes)
             alone = any(suspects.isdisjoint(plan.nodes_at(index)) for index in range(len(plan.pairs)))
-            if not alone and (len(found) > 1 or not found[0][0].shared):
+            several = not suspects and 2 * len(set.union(*nodes)) > len(begun)
+            if several or (not alone and (len(found) > 1 or not found[0][0].shared)):
                 return found[0][1].text, remedy
         return None
 
@@ -162,6 +166,7 @@ class FirstJobs:
 
 #: Outcomes of jobs that say something about the next ones.
 _PROVING = frozenset({"failed", "refused", "completed", "lost"})
+_BEGUN = frozenset({JobState.RUNNING, JobState.ENDING})
 
 
 # ----------------------------------------------------------------------------------------------------------------------
