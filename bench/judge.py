@@ -192,7 +192,8 @@ def delay_claims(seed: int, histories: int) -> list[harness.Claim]:
     for name, fault, thing, index, median, late in FAULTS:
         for noise in ("gauss1", "gauss2", "gauss3"):
             for way in PLANS if thing is not Thing.ROLE else PLANS[1:]:
-                site = Site(NODES, HISTORY + 40, noise, way, fault=fault)
+                after = 40 if thing is not Thing.ROLE else 80
+                site = Site(NODES, HISTORY + after, noise, way, fault=fault)
                 drawn = np.array([delay(site, thing, index, seed + number) for number in range(histories)])
                 text = f"{name}, {noise}, {way}"
                 calendar = f"calendar: median {np.median(drawn[:, 1]):g}, 95 % {np.quantile(drawn[:, 1], 0.95):g}"

@@ -45,13 +45,13 @@ from hpcq.kernels import Better
 FALSE_MORNINGS = 0.01
 #: How the levels share it.
 _SHARES = {
-    Thing.NIGHT: 0.15,
+    Thing.NIGHT: 0.25,
     Thing.CLASS: 0.05,
     Thing.GROUP: 0.1,
-    Thing.BETWEEN: 0.1,
+    Thing.BETWEEN: 0.05,
     Thing.NODE: 0.3,
     Thing.ROLE: 0.1,
-    Thing.LINK: 0.2,
+    Thing.LINK: 0.15,
 }
 #: One class alone is everything. Of two groups, what leaves one enters the other.
 FEWEST_THINGS = {Thing.CLASS: 2, Thing.GROUP: 3}
@@ -291,8 +291,7 @@ class Watched:
         usable = self._of_others(jobs, np.where(fresh, raw, usable))
         failed_as = self._base + self._night_level + NOTHING
         filled = np.where(jobs.failed & np.isfinite(failed_as), failed_as, usable)
-        level, counts = night_level(filled)
-        level, counts = night_level(filled - self._explained_by_groups(tonight, filled - level))
+        level, counts = night_level(filled - self._groups_of_night(tonight, filled))
         new = ~np.isfinite(self._base) & np.isfinite(level)
         self._base = np.where(new, level, self._base)
         self._night_level = np.where(np.isfinite(level), level - self._base, self._night_level)
@@ -314,6 +313,22 @@ class Watched:
         things = class_inside(tonight.jobs.client, tonight.jobs.server, self._class)
         self._collective(index, Thing.CLASS, things, tonight)
 
+    def _groups_of_night(self, tonight: _Tonight, filled: Floats) -> Floats:
+        """What single groups take from jobs tonight, shape (jobs, tests), also where most jobs happen to meet one of them.
+
+        Held against tonight's median, such a group hides. Held against the night's own past it shows, if what meets it not
+        is nearer to that than to the median; where everything is slower, all groups are, and so is what leaves none.
+        """
+        level, _ = night_level(filled)
+        usual = self._base + self.levels[Thing.NIGHT].level[0]
+        explained = self._explained_by_groups(tonight, filled - level)
+        if not (level - usual < -SMALLEST_EFFECT).any():
+            return explained
+        alone = self._explained_by_groups(tonight, filled - usual)
+        others, count = night_level(np.where(alone < 0, np.nan, filled))
+        shows = (level - usual < -SMALLEST_EFFECT) & (count >= FEWEST_OTHERS) & (others - usual > (level - usual) / 2)
+        return np.where(shows, alone, explained)
+
     def _explained_by_groups(self, tonight: _Tonight, left: Floats) -> Floats:
         """What single groups and classes take away tonight: that is not the night's."""
         jobs = tonight.jobs
@@ -324,7 +339,7 @@ class Watched:
         ):
             level = self.levels[thing]
             if len(level.told) >= FEWEST_THINGS[thing]:
-                score, scatter = group_scores(things, left, len(level.told), self._job_scatter)
+                score, scatter = group_scores(things, left, level.told_effect(), self._job_scatter)
                 look = level.peek(score, scatter)
                 takes = groups_take(look.deviation, look.far(), level.told, level.effect)
                 explained = explained + explained_by_groups(things, takes)
@@ -342,7 +357,7 @@ class Watched:
         for column in things.T:
             self._count(thing, index, column, tonight.jobs)
         left = tonight.left - self._node_part(tonight.jobs)
-        score, scatter = group_scores(things, left, len(level.told), self._job_scatter)
+        score, scatter = group_scores(things, left, level.told_effect(), self._job_scatter)
         look = level.look(index, score, scatter)
         takes = groups_take(look.deviation, look.far(), level.told, level.effect)
         self._first[thing], self._takes[thing] = _First(look.deviation, scatter), takes

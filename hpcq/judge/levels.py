@@ -114,13 +114,17 @@ GROUP_SHARE = 0.7
 GROUP_JOBS_MIN = 3
 
 
-def group_scores(things: Indices, left: Floats, thing_count: int, job_scatter: Floats) -> tuple[Floats, Floats]:
+def group_scores(things: Indices, left: Floats, told: Floats, job_scatter: Floats) -> tuple[Floats, Floats]:
     """Tonight's score of each thing and how far it scatters, shape (things, tests).
 
-    things: shape (jobs, ways): the things that each job belongs to, NOBODY: none. left: shape (jobs, tests).
+    things: shape (jobs, ways): the things that each job belongs to, NOBODY: none. left: shape (jobs, tests). told: shape
+    (things, tests): what is told of each, at most 0. A job that the other one's loss explains says nothing of this one.
     """
-    thing = things.reshape(-1)
+    thing, thing_count = things.reshape(-1), len(told)
     value = np.repeat(left, things.shape[1], axis=0)
+    if things.shape[1] > 1:
+        other = np.vstack([told, np.zeros((1, told.shape[1]))])[things[:, ::-1].reshape(-1)]
+        value = np.where((other < -SMALLEST_EFFECT) & (value < other / 2), np.nan, value)
     rows = thing != NOBODY
     score, count = best_of(thing[rows], value[rows], thing_count, GROUP_SHARE)
     mean, deviation = expected_best(count, GROUP_SHARE)

@@ -228,7 +228,8 @@ class OverTime:
 
         peers: shape (things,): things of one number should be alike; below 0: nobody knows. Told is who lies 6
         median distances and 10 % below at least 4 peers, if one of them does, or a tenth: a larger part is a kind of its own.
-        After more nights than the first of START_NIGHTS 7 % is enough, and 5 % beside at least 8 peers.
+        After more nights than the first of START_NIGHTS 7 % is enough, and 5 % beside at least 8 peers. Who was as good as they
+        are, within a quarter of that, on one of its newest nights has two speeds, and met the lower one more often.
         """
         count = self.nights.max(axis=1)
         due = np.isin(count, START_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
@@ -246,7 +247,8 @@ class OverTime:
                 slow = alike & (self.level[:, test] < middle - reach)
                 if slow.sum() > max(1, 0.1 * alike.sum()):
                     continue
-                for thing in np.flatnonzero(slow & due & ~self.told):
+                best = np.nan_to_num(self._lately[:, test], nan=-np.inf).max(axis=1)
+                for thing in np.flatnonzero(slow & due & ~self.told & (best < middle - least / 4)):
                     self._tell_from_the_start(int(thing), night, test, middle)
 
     def _tell_from_the_start(self, thing: int, night: int, test: int, middle: float) -> None:
@@ -335,6 +337,10 @@ class OverTime:
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         worth = (shift < -SMALLEST_EFFECT).any(axis=1)
         return np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
+
+    def told_effect(self) -> Floats:
+        """What is told of each thing, at most 0, shape (things, tests)."""
+        return np.where(self.told[:, None], np.minimum(self.effect, 0.0), 0.0)
 
     def doubt(self, thing: int) -> tuple[int, int, Floats, bool]:
         """Of what is suspected: the column (as in Told), the likeliest night on which it began, the deviations since then,

@@ -249,6 +249,14 @@ def test_things_with_two_speeds_do_not_decline_because_they_met_the_lower_one_mo
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("A node with two speeds is not told slow since it was new because it met the lower one first.")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_things_with_two_speeds_were_not_slow_since_they_were_new(seed: int) -> None:
+    watched = watch(draw(Site(64, 200, "modes_iid", "idle"), seed=seed))
+    assert [one for level in watched.levels.values() for one in level.messages if one.from_start and one.told >= 60] == []
+
+
+@pytest.mark.heavy
 def test_what_fell_again_after_a_slow_decline_was_repaired_is_told_as_soon_as_any_other() -> None:
     """What was learned on the way down is no level."""
     nights = np.arange(300)[:, None]
@@ -380,6 +388,16 @@ def test_a_node_that_fails_with_everybody_is_told_with_a_ratio_of_nothing() -> N
 def test_an_uplink_is_named_as_the_group_and_nobody_behind_it(plan_name: str) -> None:
     site = Site(64, 70, "gauss3", plan_name, fault=Fault("leaf", 0.1, 62, index=2))
     assert told(judge(draw(site, seed=21)).causes) == [(Thing.GROUP, ("leaf2",))]
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A slow uplink is named on nights on which most jobs happen to cross it; the cluster is not, nor others.")
+@pytest.mark.parametrize("seed", [2026, 2028, 2031, 2034])
+def test_an_uplink_that_most_jobs_cross_is_not_taken_for_the_cluster(seed: int) -> None:
+    watched = watch(draw(Site(64, 100, "gauss1", "idle", fault=Fault("leaf", 0.1, 60, 2)), seed=seed))
+    messages = [(thing, one) for thing, level in watched.levels.items() for one in level.messages if one.told >= 60]
+    assert [(thing, one.thing, one.ended) for thing, one in messages] == [(Thing.GROUP, 2, None)]
+    assert messages[0][1].told <= 62
 
 
 @pytest.mark.heavy
