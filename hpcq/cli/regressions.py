@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from hpcq.errors import Exit
 
 if TYPE_CHECKING:
     from hpcq.analysis.change import Block, Explained, Judged
+    from hpcq.analysis.gates import FailedGate
     from hpcq.analysis.standing import ClusterCause
     from hpcq.store.history import SeriesRow
     from hpcq.store.selection import Selection, Window
@@ -200,76 +202,107 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
     """
-    from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
-    from hpcq.analysis.changed import explained, known_states, record_changes
-    from hpcq.analysis.gates import failed_gates, failed_lines
-    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching, unexplained
+    from hpcq.analysis.changed import record_changes
     from hpcq.store.database import reading
-    from hpcq.store.query import node_groups
 
     with reading(database) as connection:
-        judged, rows = _judge(connection, wanted, since, against)
-        # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
-        whole = against is None and not wanted.facts
-        found = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if whole else ()
-        ids = {row.series_id for row in rows}
-        failed = failed_gates(connection, *bounds_of(connection, since)) if whole else []
-        failed = [one for one in failed if one.series_id in ids]
-        beside = beside_nights(judged, rows, found)
-        chosen_ones = [
-            one for one in judged.changes if _is_told(one.level, everything) and (everything or id(one) not in beside.noise)
-        ]
-        chosen_ones.sort(key=_severity)
-        told = [explained(connection, one) for one in chosen_ones]
-        states = known_states(connection, chosen_ones)
-        blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
+        found = _found(connection, wanted, since, against, everything=everything)
     if record:
-        record_changes(database, [one for one in told if one.changed.level.sure])
+        record_changes(database, [one for one in found.told if one.changed.level.sure])
+    if as_json:
+        print_json({"since": since, "against": against, **found.to_json()})
+    else:
+        _print_found(found, since, everything=everything)
+    return found.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What `regressions` says. told: changes of series, each with the state of its record in `states`, and in `blocks`.
+
+    causes, failed: what the judge says of the clusters, and gates that the newest runs fail. unclear_count: series.
+    """
+
+    judged: Judged
+    tally: Tally
+    causes: list[ClusterCause]
+    failed: list[FailedGate]
+    told: list[Explained]
+    states: list[str | None]
+    blocks: list[Block]
+    unclear_count: int
+
+    @property
+    def exit_code(self) -> Exit:
+        return Exit.DEGRADED if any(one.is_told for one in self.causes) else self.tally.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "judged": self.tally.to_json(),
+            **{name: getattr(self.judged, name) for name in _COUNTS},
+            "inconclusive": self.unclear_count,
+            "causes": [one.to_json() for one in self.causes],
+            "failed_gates": [one.to_json() for one in self.failed],
+            "blocks": [block_json(one) for one in self.blocks],
+            "changes": [{**one.to_json(), "state": state} for one, state in zip(self.told, self.states, strict=True)],
+        }
+
+
+def _found(connection: Any, wanted: Selection, since: str, against: str | None, *, everything: bool) -> _Found:
+    """Ask all that judge, from the cluster down to the single series, and count each series once."""
+    from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
+    from hpcq.analysis.changed import explained, known_states
+    from hpcq.analysis.gates import failed_gates
+    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching
+    from hpcq.store.query import node_groups
+
+    judged, rows = _judge(connection, wanted, since, against)
+    # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
+    whole = against is None and not wanted.facts
+    found = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if whole else ()
+    ids = {row.series_id for row in rows}
+    failed = failed_gates(connection, *bounds_of(connection, since)) if whole else []
+    failed = [one for one in failed if one.series_id in ids]
+    beside = beside_nights(judged, rows, found)
+    chosen_ones = [
+        one for one in judged.changes if _is_told(one.level, everything) and (everything or id(one) not in beside.noise)
+    ]
+    chosen_ones.sort(key=_severity)
+    told = [explained(connection, one) for one in chosen_ones]
+    states = known_states(connection, chosen_ones)
+    blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     changes = [(one.changed, state) for one, state in zip(told, states, strict=True)]
     causes = touching(found, ((row.cluster, row.client, row.server) for row in rows), changes)
-    declared = {one.changed.row.series_id for one, state in zip(told, states, strict=True) if state in CLOSED}
+    declared = {one.row.series_id for one, state in changes if state in CLOSED}
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
-    worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
-    counted = [one.changed for one in worse if id(one.changed) not in beside.noise]
+    worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
+    counted = [one for one in worse if id(one) not in beside.noise]
     with_told = told_series(causes, rows)
     tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=with_told)
-    if as_json:
-        counts = {name: getattr(judged, name) for name in _COUNTS}
-        print_json(
-            {
-                "since": since,
-                "against": against,
-                "judged": tally.to_json(),
-                **counts,
-                "inconclusive": len(unclear),
-                "causes": [one.to_json() for one in causes],
-                "failed_gates": [one.to_json() for one in failed],
-                "blocks": [block_json(one) for one in blocks],
-                "changes": [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)],
-            }
-        )
-        return _exit_code(tally, causes)
-    print_words(_first_line(tally, told, judged, since, _exit_code(tally, causes)), err=True)
-    for cause in causes:
+    return _Found(judged, tally, causes, failed, told, states, blocks, len(unclear))
+
+
+def _print_found(found: _Found, since: str, *, everything: bool) -> None:
+    """The first line, what the judge tells and suspects, gates, and then the series that nothing of that explains."""
+    from hpcq.analysis.gates import failed_lines
+    from hpcq.analysis.standing import unexplained
+
+    print_words(_first_line(found.tally, found.told, found.judged, since, found.exit_code), err=True)
+    for cause in found.causes:
         print_words(cause.words)
-    for line in failed_lines(failed):
+    for line in failed_lines(found.failed):
         print_words(line)
-    own = blocks if everything else unexplained(blocks, causes)
+    own = found.blocks if everything else unexplained(found.blocks, found.causes)
     shown = own if everything else own[:_SHOWN]
-    by_series = {id(one): state for one, state in zip(told, states, strict=True)}
+    by_series = {id(one): state for one, state in zip(found.told, found.states, strict=True)}
     for block in shown:
         print_block(block, {id(one): by_series[id(one)] for one in block.members}, everything=everything)
     if everything:
-        _print_unclear(judged)
+        _print_unclear(found.judged)
     if len(own) > len(shown):
         print_words(f"and {len(own) - len(shown)} more; --all or --json has them all")
-    if len(blocks) > len(own):
-        print_words(f"and {len(blocks) - len(own)} that what is told explains; --all or --json has them")
-    return _exit_code(tally, causes)
-
-
-def _exit_code(tally: Tally, causes: Iterable[ClusterCause]) -> Exit:
-    return Exit.DEGRADED if any(one.is_told for one in causes) else tally.exit_code
+    if len(found.blocks) > len(own):
+        print_words(f"and {len(found.blocks) - len(own)} that what is told explains; --all or --json has them")
 
 
 def _judge(connection: Any, wanted: Selection, since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
