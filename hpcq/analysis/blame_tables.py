@@ -122,7 +122,7 @@ def tables_of(database: Connection, names: Sequence[str], wanted: Selection, gro
     labels = pair_values.names_of_tests(database, run_ids)
     by_test: dict[str, list[SeriesOutcome]] = {}
     for one in series:
-        by_test.setdefault(labels[one.kernel, one.parameters], []).append(one)
+        by_test.setdefault(labels[one.test], []).append(one)
     flaws: dict[str, str] = {}
     for flaw in flaws_in(database, run_ids, place):
         if flaw.node in nodes:
@@ -141,7 +141,7 @@ def tables_of(database: Connection, names: Sequence[str], wanted: Selection, gro
         tuple(one for one in found if one is not None),
         flaws,
         {test: words for test, words in pair_values.sleep_in(database, run_ids, place).items() if test in by_test},
-        tuple(_set_test(labels[one.kernel, one.parameters], one) for one in outcomes if names_several(one.server)),
+        tuple(_set_test(labels[one.test], one) for one in outcomes if names_several(one.server)),
         {test: unit_of(part[0].metric) for test, part in by_test.items()},
         {test: tuple((one.series_id, (one.client, one.server)) for one in part) for test, part in by_test.items()},
     )

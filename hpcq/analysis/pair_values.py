@@ -78,13 +78,13 @@ def sleep_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict
     names = names_of_tests(database, run_ids)
     counts: dict[str, tuple[int, int]] = {}
     for row in database.execute(
-        "SELECT v.kernel, s.parameters, count(*) AS of_count, sum(EXISTS (SELECT 1 FROM result_finding f JOIN rule r"
+        "SELECT v.kernel, s.parameters, s.network, count(*) AS of_count, sum(EXISTS (SELECT 1 FROM result_finding f JOIN rule r"
         f" ON r.rule_id = f.rule_id WHERE f.result_id = v.result_id AND r.name = '{SLEEP_RULE}')) AS n"
         " FROM v_results v JOIN series s ON s.series_id = v.series_id WHERE v.cluster = ? AND v.outcome = 'measured'"
-        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) GROUP BY v.kernel, s.parameters",
+        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) GROUP BY v.kernel, s.parameters, s.network",
         (cluster,),
     ):
-        name = names[str(row["kernel"]), str(row["parameters"])]
+        name = names[str(row["kernel"]), str(row["parameters"]), str(row["network"])]
         slept, of = counts.get(name, (0, 0))
         counts[name] = (slept + int(row["n"]), of + int(row["of_count"]))
     return {name: f"a CPU slept deeply in {slept} of {of} results" for name, (slept, of) in counts.items() if slept}
@@ -135,17 +135,34 @@ def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) ->
     raise UserError(f"--cluster: {said}: {', '.join(found)} were measured", f"--cluster {found[0]}" if found else None)
 
 
-def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str], str]:
-    """By (kernel, parameters of the series): `tcp_stream 64 KiB`, so that it differs from the kernel's other tests."""
+def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str, str], str]:
+    """By (kernel, parameters of the series, network): `tcp_stream 64 KiB`, so that it differs from the kernel's other tests.
+
+    Where some pair was measured over several networks, `tcp_stream 64 KiB over ib0`: each network is a test of its own.
+    """
     sizes: dict[tuple[str, str], str] = {}
-    for row in database.execute(
-        "SELECT DISTINCT k.name AS kernel, s.parameters, ps.message_bytes FROM result x JOIN v_pairs p ON p.job_id = x.job_id"
-        " JOIN series s ON s.series_id = x.series_id JOIN kernel k ON k.kernel_id = s.kernel_id"
-        f" JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id WHERE p.run_id IN ({_ids(run_ids)})"
-    ):
-        sizes[row["kernel"], row["parameters"]] = size_text(row["message_bytes"])
+    networks: dict[tuple[str, str], set[str]] = {}
+    series = (
+        "FROM result x JOIN v_pairs p ON p.job_id = x.job_id JOIN series s ON s.series_id = x.series_id"
+        " JOIN kernel k ON k.kernel_id = s.kernel_id JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
+        f" WHERE p.run_id IN ({_ids(run_ids)})"
+    )
+    for row in database.execute(f"SELECT DISTINCT k.name AS kernel, s.parameters, s.network, ps.message_bytes {series}"):
+        test = (str(row["kernel"]), str(row["parameters"]))
+        sizes[test] = size_text(row["message_bytes"])
+        networks.setdefault(test, set()).add(str(row["network"]))
+    apart: set[tuple[str, str]] = set()
+    if any(len(several) > 1 for several in networks.values()):  # else nodes may differ, each with one of its own
+        pairs = "GROUP BY s.kernel_id, s.parameters, s.client_node_id, s.server_node_id HAVING count(DISTINCT s.network) > 1"
+        rows = database.execute(f"SELECT DISTINCT k.name AS kernel, s.parameters {series} {pairs}")
+        apart = {(str(row["kernel"]), str(row["parameters"])) for row in rows}
     variants = variant_names(sizes)
-    return {test: " ".join(one for one in (test[0], size, variants[test]) if one) for test, size in sizes.items()}
+    found: dict[tuple[str, str, str], str] = {}
+    for test, size in sizes.items():
+        for network in networks[test]:
+            over = f"over {network}" if test in apart else ""
+            found[(*test, network)] = " ".join(one for one in (test[0], size, variants[test], over) if one)
+    return found
 
 
 def _ids(run_ids: Sequence[int]) -> str:

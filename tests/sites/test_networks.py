@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,6 +24,7 @@ from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.database import reading
 from hpcq.store.history import series_values
 from hpcq.store.load.cluster import load_run
+from tests.history.histories import History
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -298,3 +300,21 @@ def test_what_a_network_did_not_bring_is_a_row_of_it(tmp_path: Path) -> None:
     pairs = {(one[1], one[2], one[3], one[-1]): bool(one[6]) for one in found if one[3] == "tcp_stream"}
     assert {key[-1] for key, has_values in pairs.items() if has_values} == {"ib0"}
     assert {key[-1] for key, has_values in pairs.items() if not has_values} >= {"eth0"}
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A node that is slow over one network is blamed for that network, and the others stay fine.")
+def test_blame_keeps_the_networks_of_a_pair_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [f"n{number}" for number in range(1, 9)]
+    history = History(tmp_path, pairs=list(combinations(nodes, 2)))
+    runs = [
+        history.night(0, interface="ib0", levels={"n3": 0.7}),
+        history.night(1, 0.1, interface="eth0"),  # a tenth of the other network's rate
+    ]
+    database = ["--db", str(history.database), "--json"]
+    named = [word for run in runs for word in ("--run", run)]
+    assert hpcq(["blame", *named, *database]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["nodes"] == ["n3"]
+    tests = {one["test"] for one in told["tests"]}
+    assert tests == {"tcp_stream 64 KiB over ib0", "tcp_stream 64 KiB over eth0"}, told

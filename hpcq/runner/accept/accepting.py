@@ -102,7 +102,7 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
     return tuple(
         replace(
             judge_collective(
-                names[one.kernel, one.parameters],
+                names[one.test],
                 PairsOfSet.of(nodes_of(one.client, one.server), judged, slow, slow),
                 [_level(value, Better(old.better)) for value in old.values] if old is not None else [],
                 _jobs(one, usual=disturbed_as_usual([one, *filter(None, [old])])),

@@ -80,8 +80,7 @@ def measured(
     hardware = hardware_of(database, [*run_ids, *earlier], cluster)
     broken, unclear, least = _gates(database, runs)
     usual = {
-        test: disturbed_as_usual(one for one in (*before, *now) if names[one.kernel, one.parameters] == test)
-        for test in set(names.values())
+        test: disturbed_as_usual(one for one in (*before, *now) if names[one.test] == test) for test in set(names.values())
     }
     mine = _Columns(now, names, losses, leaf_of, hardware, usual)
     known = Known(
@@ -108,7 +107,7 @@ class _Columns:
     def __init__(  # noqa: PLR0917 - tables by key
         self,
         series: Sequence[SeriesOutcome],
-        names: Mapping[tuple[str, str], str],
+        names: Mapping[tuple[str, str, str], str],
         losses: Mapping[int, Mapping[tuple[str, str], float]],
         leaf_of: Mapping[str, str],
         hardware: Mapping[str, str],
@@ -120,7 +119,7 @@ class _Columns:
         self._rows: list[tuple[str, str, SeriesOutcome, JobOutcome, float, Outcome]] = []
         self._tests: dict[str, Better] = {}
         for one in series:
-            test = names[one.kernel, one.parameters]
+            test = names[one.test]
             self._tests.setdefault(test, Better(one.better))
             for job in one.jobs:
                 self._starts[job.run] = min(self._starts.get(job.run, job.started_utc), job.started_utc)
