@@ -244,9 +244,10 @@ def somebody_resumes_beside(scene: Scene) -> None:
 def _resume_beside(scene: Scene) -> None:
     if scene.ended or not any(scene.desk.folder.glob("runs/*/run.json")):
         return
-    done = scene.desk.hpcq("resume", expect=None, timeout_s=120)
+    # A loader that stands still holds the database: after 30 s it counts as gone, and SQLite waits 60 s more.
+    done = scene.desk.hpcq("resume", expect=None, timeout_s=300)
     scene.said.append(f"  resume ended with {done.returncode}")
-    if done.returncode not in {*DONE, 1} or "Traceback" in done.stderr:
+    if done.returncode not in {*DONE, 1, 3} or "Traceback" in done.stderr:
         scene.broken.append(f"resume beside a driver ended with {done.returncode}: {done.stderr[-500:]}")
 
 
