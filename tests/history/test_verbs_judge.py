@@ -102,7 +102,7 @@ def columns(tmp_path: Path) -> None:
         ("unread", "results", 4),
         ("missing", "results", 4),
         ("missing", "results --since 2027", 4),
-        ("good", "results --since 30d..20d", 0),
+        ("good", "results --since 2026-10-25..2026-11-05", 0),
         ("good", "results --findings", 0),
         ("bare", "results", 0),
         ("bare", "results --findings", 4),

@@ -156,7 +156,7 @@ def _with_values(found: Any) -> int:
 READING: dict[str, tuple[list[str], set[str], Callable[[Any], int]]] = {
     "history": (["history"], set(), len),
     "runs": (["runs"], set(), len),
-    "nodes": (["nodes"], set(), lambda found: sum(one["result_count"] for one in found)),
+    "nodes": (["nodes", "--since", "2026"], set(), lambda found: sum(one["result_count"] for one in found)),
     "compare": (["compare", "2026-11-21", "2026-11-24"], {"since"}, lambda found: len(found["pairs"])),
     "regressions": (["regressions", "--since", "2026-11-24"], {"since"}, _with_values),
     "blame": (
@@ -253,9 +253,9 @@ def test_metric_is_read_instead_of_the_main_one(two_runs: Path, capsys: pytest.C
     run(["export", "--format", "jsonl", *words])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["metric"] for row in rows} == {"throughput_bps"}
-    run(["nodes", *words, "--json"])
+    run(["nodes", "--since", "2026", *words, "--json"])
     by_streams = json.loads(capsys.readouterr().out)
-    run(["nodes", "--db", str(two_runs), "--json"])
+    run(["nodes", "--since", "2026", "--db", str(two_runs), "--json"])
     by_all = json.loads(capsys.readouterr().out)
     assert sum(one["result_count"] for one in by_streams) < sum(one["result_count"] for one in by_all)
 
