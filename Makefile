@@ -124,6 +124,7 @@ bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qpe
 	$(BIN)/python bench/kernels/snapshot.py
 	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle))
 	$(BIN)/python bench/kernels/mpi_peers.py
+	$(BIN)/python bench/kernels/fabric_peers.py
 
 lock: setup ## Resolve both locks again (versions and hashes, no addresses); the run-time lock has the versions of the other
 	$(COMPILE) $(EXTRAS) pyproject.toml -o requirements-dev.lock
