@@ -15,6 +15,7 @@
 enum { API_MAJOR = 1, API_MINOR = 14, COLD_BYTES = 256 << 20, NAME_BYTES_MAX = 512 };
 static const uint64_t spin_limit_ns = 1000000; /* between looks at the control channel */
 static const uint64_t yield_after_ns = 100000; /* the peer may need this CPU */
+static const uint64_t greet_limit_ns = 10000000000;
 static const int sleep_limit_ms = 20;
 enum { ENDS_WITHIN_S = 10 }; /* once the peer has ended; the kernels need a fraction of a second */
 
@@ -174,7 +175,7 @@ static int memory_register(struct endpoint *endpoint, void *at, size_t bytes, ui
         .mr_iov = &place, .iov_count = 1, .access = access, .requested_key = key_of(endpoint), .iface = FI_HMEM_SYSTEM};
     int returned = fi_mr_regattr(endpoint->domain, &attributes, 0, made);
     if (!returned && endpoint->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
-        returned = fi_mr_bind(*made, &endpoint->ep->fid, 0);
+        returned = fi_mr_bind(*made, &endpoint->ways[0].ep->fid, 0); /* and there is one */
         returned = returned ? returned : fi_mr_enable(*made);
     }
     return returned;
@@ -210,14 +211,41 @@ static void session_names(const struct run *run, struct endpoint *endpoint)
     endpoint->key_next = key;
 }
 
+static bool way_open(struct run *run, struct endpoint *endpoint, struct way *way)
+{
+    const char *what = "fi_endpoint";
+    way->peer = FI_ADDR_UNSPEC;
+    int returned = fi_endpoint(endpoint->domain, endpoint->info, &way->ep, NULL);
+    if (!returned)
+        what = "fi_ep_bind", returned = fi_ep_bind(way->ep, &endpoint->addresses->fid, 0);
+    if (!returned)
+        returned = fi_ep_bind(way->ep, &endpoint->queue->fid, FI_TRANSMIT | FI_RECV);
+    if (!returned)
+        what = "fi_enable", returned = fi_enable(way->ep);
+    /* shm names its memory after the process. What a killed one of the same number left is removed by the first call,
+     * which fails. */
+    if (returned == -FI_EBUSY)
+        returned = fi_enable(way->ep);
+    return !returned || fabric_failed(run, what, returned);
+}
+
+static bool ways_fit(struct run *run, const struct endpoint *endpoint)
+{
+    if (endpoint->way_count == 1 || !(endpoint->info->domain_attr->mr_mode & FI_MR_ENDPOINT))
+        return true;
+    return fail(&run->failure, EXIT_USAGE,
+                "endpoint_count: found %zu: allowed with %s: 1 (it registers memory for one endpoint)",
+                endpoint->way_count, endpoint->info->fabric_attr->prov_name);
+}
+
 bool endpoint_open(struct run *run, struct endpoint *endpoint, const struct endpoint_settings *settings,
                    const struct endpoint_need *need)
 {
-    struct fi_av_attr table = {.type = FI_AV_TABLE, .count = 2};
+    struct fi_av_attr table = {.type = FI_AV_TABLE, .count = 2 * ENDPOINT_COUNT_MAX};
     const char *what = "fi_fabric";
-    *endpoint = (struct endpoint){.settings = *settings, .peer = FI_ADDR_UNSPEC};
+    *endpoint = (struct endpoint){.settings = *settings, .way_count = settings->count ? (size_t)settings->count : 1};
     session_names(run, endpoint);
-    if (!info_open(run, endpoint, need))
+    if (!info_open(run, endpoint, need) || !ways_fit(run, endpoint))
         return false;
     struct fi_info *info = endpoint->info;
     int returned = fi_fabric(info->fabric_attr, &endpoint->fabric, NULL);
@@ -229,19 +257,9 @@ bool endpoint_open(struct run *run, struct endpoint *endpoint, const struct endp
         return fabric_failed(run, what, returned);
     if (!queue_open(run, endpoint, need))
         return false;
-    what = "fi_endpoint", returned = fi_endpoint(endpoint->domain, info, &endpoint->ep, NULL);
-    if (!returned)
-        what = "fi_ep_bind", returned = fi_ep_bind(endpoint->ep, &endpoint->addresses->fid, 0);
-    if (!returned)
-        returned = fi_ep_bind(endpoint->ep, &endpoint->queue->fid, FI_TRANSMIT | FI_RECV);
-    if (!returned)
-        what = "fi_enable", returned = fi_enable(endpoint->ep);
-    /* shm names its memory after the process. What a killed one of the same number left is removed by the first call,
-     * which fails. */
-    if (returned == -FI_EBUSY)
-        returned = fi_enable(endpoint->ep);
-    if (returned)
-        return fabric_failed(run, what, returned);
+    for (size_t i = 0; i < endpoint->way_count; i++)
+        if (!way_open(run, endpoint, &endpoint->ways[i]))
+            return false;
     return endpoint_memory(run, endpoint, need);
 }
 
@@ -252,21 +270,35 @@ static void tell_unsigned(struct run *run, const char *name, uint64_t value)
     notes_add(&run->told, name, text);
 }
 
-void endpoint_tell(struct run *run, struct endpoint *endpoint)
+/* What the address of the endpoint of this number is called between the ends. */
+static void name_of_way(size_t number, char word[24])
+{
+    snprintf(word, 24, number ? "name_%zu" : "name", number);
+}
+
+static void way_tell(struct run *run, const struct endpoint *endpoint, size_t number)
 {
     static const char digits[] = "0123456789abcdef";
+    char word[24];
     uint8_t name[NAME_BYTES_MAX] = {0};
     char text[2 * NAME_BYTES_MAX + 1] = "";
     size_t length = sizeof name;
-    if (fi_getname(&endpoint->ep->fid, name, &length))
+    if (fi_getname(&endpoint->ways[number].ep->fid, name, &length))
         length = 0;
     for (size_t i = 0; i < length; i++) {
         text[2 * i] = digits[name[i] >> 4];
         text[2 * i + 1] = digits[name[i] & 15];
     }
+    name_of_way(number, word);
+    notes_add(&run->told, word, text);
+}
+
+void endpoint_tell(struct run *run, struct endpoint *endpoint)
+{
     bool by_address = endpoint->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
     notes_add(&run->told, "provider", endpoint->info->fabric_attr->prov_name);
-    notes_add(&run->told, "name", text);
+    for (size_t i = 0; i < endpoint->way_count; i++)
+        way_tell(run, endpoint, i);
     tell_unsigned(run, "key", fi_mr_key(endpoint->registered));
     tell_unsigned(run, "memory", by_address ? (uint64_t)(uintptr_t)endpoint->area : 0);
 }
@@ -301,23 +333,36 @@ static bool watch(struct run *run, struct endpoint *endpoint)
     return !returned || fail(&run->failure, EXIT_SYSTEM, "pthread_create: %s", strerror(returned));
 }
 
-bool endpoint_join(struct run *run, struct endpoint *endpoint)
+static bool way_join(struct run *run, struct endpoint *endpoint, size_t number)
 {
-    if (!watch(run, endpoint))
-        return false;
-    const char *text = heard(run, "name"), *key = heard(run, "key"), *memory = heard(run, "memory");
+    char word[24];
+    name_of_way(number, word);
+    const char *text = heard(run, word);
     uint8_t name[NAME_BYTES_MAX] = {0};
     size_t length = text ? strlen(text) / 2 : 0;
-    if (!length || length > sizeof name || strspn(text, "0123456789abcdef") != 2 * length || !key || !memory)
+    if (!length || length > sizeof name || strspn(text, "0123456789abcdef") != 2 * length)
         return fail(&run->failure, EXIT_PEER, "the peer did not say the address of its endpoint");
     for (size_t i = 0; i < length; i++)
         name[i] = (uint8_t)(nibble(text[2 * i]) << 4 | nibble(text[2 * i + 1]));
-    endpoint->peer_key = strtoull(key, NULL, 10);
-    endpoint->peer_memory = strtoull(memory, NULL, 10);
-    int inserted = fi_av_insert(endpoint->addresses, name, 1, &endpoint->peer, 0, NULL);
+    int inserted = fi_av_insert(endpoint->addresses, name, 1, &endpoint->ways[number].peer, 0, NULL);
     return inserted == 1 ||
            fail(&run->failure, EXIT_PEER, "fi_av_insert: the address of the peer's endpoint is not one of %s",
                 endpoint->info->fabric_attr->prov_name);
+}
+
+bool endpoint_join(struct run *run, struct endpoint *endpoint)
+{
+    const char *key = heard(run, "key"), *memory = heard(run, "memory");
+    if (!watch(run, endpoint))
+        return false;
+    if (!key || !memory)
+        return fail(&run->failure, EXIT_PEER, "the peer did not say where its memory is");
+    endpoint->peer_key = strtoull(key, NULL, 10);
+    endpoint->peer_memory = strtoull(memory, NULL, 10);
+    for (size_t i = 0; i < endpoint->way_count; i++)
+        if (!way_join(run, endpoint, i))
+            return false;
+    return true;
 }
 
 void endpoint_granted(struct run *run, const struct endpoint *endpoint)
@@ -356,8 +401,9 @@ void endpoint_forget(struct operation *operations, size_t count)
 
 void endpoint_close(struct endpoint *endpoint)
 {
-    if (endpoint->ep)
-        fi_close(&endpoint->ep->fid);
+    for (size_t i = 0; i < endpoint->way_count; i++)
+        if (endpoint->ways[i].ep)
+            fi_close(&endpoint->ways[i].ep->fid);
     if (endpoint->registered)
         fi_close(&endpoint->registered->fid);
     if (endpoint->small)
@@ -394,6 +440,13 @@ size_t endpoint_out(struct endpoint *endpoint)
 size_t endpoint_in(struct endpoint *endpoint)
 {
     return endpoint->out_count + turn_of(endpoint, &endpoint->turn_in);
+}
+
+const struct way *endpoint_way(struct endpoint *endpoint)
+{
+    const struct way *way = &endpoint->ways[endpoint->way_turn];
+    endpoint->way_turn = endpoint->way_turn + 1 < endpoint->way_count ? endpoint->way_turn + 1 : 0;
+    return way;
 }
 
 void *endpoint_at(const struct endpoint *endpoint, size_t slot)
@@ -460,6 +513,42 @@ struct operation *endpoint_next(struct run *run, struct endpoint *endpoint)
     if (operation)
         unregister(operation);
     return operation;
+}
+
+/* Starts what is not under way yet. */
+static bool greet_more(struct run *run, struct endpoint *endpoint,
+                       ssize_t (*post)(struct run *, const struct way *, struct operation *),
+                       struct operation operations[ENDPOINT_COUNT_MAX], bool begun[ENDPOINT_COUNT_MAX])
+{
+    for (size_t i = 0; i < endpoint->way_count && !run->failure.failed; i++)
+        if (!begun[i])
+            begun[i] = endpoint_posted(run, &operations[i], post(run, &endpoint->ways[i], &operations[i]), "greeting");
+    return !run->failure.failed;
+}
+
+bool endpoint_greet(struct run *run, struct endpoint *endpoint,
+                    ssize_t (*post)(struct run *, const struct way *, struct operation *),
+                    struct operation operations[ENDPOINT_COUNT_MAX])
+{
+    bool begun[ENDPOINT_COUNT_MAX] = {0};
+    uint64_t until_ns = clock_now_ns() + greet_limit_ns;
+    size_t done_count = 0;
+    while (done_count < endpoint->way_count) {
+        const struct operation *operation;
+        if (signals_stop())
+            return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+        if (!greet_more(run, endpoint, post, operations, begun))
+            return false;
+        while ((operation = endpoint_next(run, endpoint)))
+            done_count += operation >= operations && operation < operations + ENDPOINT_COUNT_MAX;
+        enum step step = run->failure.failed ? STEP_FAILED : endpoint_idle(run, endpoint);
+        if (step == STEP_FAILED || (step == STEP_IDLE && !control_silent(&run->control, &run->failure)))
+            return false;
+        if (clock_now_ns() > until_ns)
+            return fail(&run->failure, EXIT_PEER, "%zu of %zu endpoints reached the peer within 10 s", done_count,
+                        endpoint->way_count);
+    }
+    return true;
 }
 
 enum step endpoint_idle(struct run *run, struct endpoint *endpoint)

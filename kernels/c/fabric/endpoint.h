@@ -1,4 +1,4 @@
-/* One endpoint of a libfabric provider, its peer and its memory: opened, posted to, asked for what is complete.
+/* Endpoints of a libfabric provider, their peers and their memory: opened, posted to, asked for what is complete.
  *
  *   server   listen: endpoint_open, endpoint_tell -> [ready]      open: endpoint_join
  *   client   open:   endpoint_open, endpoint_join, endpoint_tell -> [joined]
@@ -27,6 +27,7 @@
 enum {
     ENDPOINT_MESSAGE_MAX = 1 << 30,
     ENDPOINT_WINDOW_MAX = 1024,
+    ENDPOINT_COUNT_MAX = 64,
     ENDPOINT_BATCH = 32 /* completions that one call may bring */
 };
 
@@ -38,8 +39,20 @@ extern const char *const fabric_providers[],
     *const fabric_waits[], *const fabric_buffers[], *const fabric_registers[], *const fabric_directions[];
 
 struct endpoint_settings {
-    int64_t provider, wait_by, buffers, registration;
+    int64_t provider, wait_by, buffers, registration, count; /* count: 0: one */
 };
+
+/* For kernels that have many operations under way. */
+#define OPTION_ROW_ENDPOINT_COUNT(type)                                                                                \
+    {"endpoint_count",                                                                                                 \
+     OPTION_INTEGER,                                                                                                   \
+     offsetof(type, endpoint.count),                                                                                   \
+     1,                                                                                                                \
+     1,                                                                                                                \
+     ENDPOINT_COUNT_MAX,                                                                                               \
+     NULL,                                                                                                             \
+     "endpoints at each end, which share one completion queue and take operations in turn: queue pairs, or "           \
+     "connections"}
 
 #define OPTION_ROWS_ENDPOINT(type)                                                                                     \
     {"provider",                                                                                                       \
@@ -85,6 +98,12 @@ struct operation {
     struct fid_mr *registered; /* for it alone; NULL: none */
 };
 
+/* One endpoint, and that of the peer which has the same number. */
+struct way {
+    struct fid_ep *ep;
+    fi_addr_t peer;
+};
+
 struct endpoint {
     struct endpoint_settings settings;
     struct fi_info *info;
@@ -92,8 +111,8 @@ struct endpoint {
     struct fid_domain *domain;
     struct fid_av *addresses;
     struct fid_cq *queue;
-    struct fid_ep *ep;
-    fi_addr_t peer;
+    struct way ways[ENDPOINT_COUNT_MAX];
+    size_t way_count, way_turn;
     uint64_t tag, key_next, peer_key, peer_memory;
     struct fid_mr *registered; /* the whole area */
     struct fid_mr *small;      /* of endpoint_small(); NULL: none */
@@ -133,6 +152,14 @@ void endpoint_forget(struct operation *operations, size_t count);
 size_t endpoint_out(struct endpoint *endpoint);
 size_t endpoint_in(struct endpoint *endpoint);
 void *endpoint_at(const struct endpoint *endpoint, size_t slot);
+/* The endpoint whose turn it is. */
+const struct way *endpoint_way(struct endpoint *endpoint);
+
+/* Before anything is timed: one operation over each endpoint, which makes the connections where a provider needs some.
+ * `post` starts it as fi_tsend() would; operations: one for each endpoint, of nobody else. */
+bool endpoint_greet(struct run *run, struct endpoint *endpoint,
+                    ssize_t (*post)(struct run *, const struct way *, struct operation *),
+                    struct operation operations[ENDPOINT_COUNT_MAX]);
 
 /* Registers the slot of an operation for it alone where `registration: each` says so. NULL and a failure: it cannot. */
 bool endpoint_register(struct run *run, struct endpoint *endpoint, struct operation *operation, void **descriptor);

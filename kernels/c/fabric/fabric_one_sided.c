@@ -33,6 +33,7 @@ static const struct option_row write_rows[] = {
                       "a write is complete when its bytes are in the server's memory, or when the client's may be used "
                       "again"),
     OPTION_ROWS_ENDPOINT(struct one_sided_options),
+    OPTION_ROW_ENDPOINT_COUNT(struct one_sided_options),
     OPTION_ROWS_COMMON(struct one_sided_options),
     OPTION_ROWS_PLACE(struct one_sided_options),
     OPTION_ROWS_SWEEP(struct one_sided_options)};
@@ -41,6 +42,7 @@ static const struct option_row read_rows[] = {
     OPTION_INTEGER_ROW(struct one_sided_options, message_bytes, 65536, 0, ENDPOINT_MESSAGE_MAX, "bytes of a read"),
     ROW_WINDOW(16),
     OPTION_ROWS_ENDPOINT(struct one_sided_options),
+    OPTION_ROW_ENDPOINT_COUNT(struct one_sided_options),
     OPTION_ROWS_COMMON(struct one_sided_options),
     OPTION_ROWS_PLACE(struct one_sided_options),
     OPTION_ROWS_SWEEP(struct one_sided_options)};
@@ -49,7 +51,8 @@ static const struct option_row read_rows[] = {
 static const struct option_row atomic_rows[] = {
     OPTION_CHOICE_ROW(struct one_sided_options, operation, atomics,
                       "adds 1 to a number of 8 bytes at the server, and brings what it was before, or not"),
-    ROW_WINDOW(1), OPTION_ROWS_ENDPOINT(struct one_sided_options), OPTION_ROWS_COMMON(struct one_sided_options)};
+    ROW_WINDOW(1), OPTION_ROWS_ENDPOINT(struct one_sided_options), OPTION_ROW_ENDPOINT_COUNT(struct one_sided_options),
+    OPTION_ROWS_COMMON(struct one_sided_options)};
 
 struct one_sided_metrics {
     struct common_metrics common;
@@ -90,7 +93,9 @@ struct one_sided {
     size_t bytes, window;
     struct operation *operations, **free;
     size_t free_count;
-    uint64_t *results, one; /* of atomic operations: what the number was before, and what is added */
+    uint64_t *results; /* of atomic operations: what the number was before */
+    struct operation greetings[ENDPOINT_COUNT_MAX];
+    bool has_greeted;
     uint64_t last_ns;
     size_t last_slot;
 };
@@ -121,7 +126,7 @@ static struct endpoint_need need_of(const struct run *run, const struct one_side
 static bool atomic_known(struct run *run, const struct one_sided *state)
 {
     const struct one_sided_options *options = run->options;
-    struct fid_ep *ep = state->endpoint.ep;
+    struct fid_ep *ep = state->endpoint.ways[0].ep;
     size_t count = 0;
     if (state->verb != VERB_ATOMIC || run->is_server)
         return true;
@@ -138,7 +143,6 @@ static bool one_sided_prepare(struct run *run)
     state->verb = verb_of(run);
     state->bytes = state->verb == VERB_ATOMIC ? sizeof(uint64_t) : (size_t)options->message_bytes;
     state->window = (size_t)options->window_count;
-    state->one = 1;
     state->operations = memory_new(state->window, sizeof *state->operations);
     state->free = memory_new(state->window, sizeof *state->free);
     state->results = memory_new(state->window, sizeof *state->results);
@@ -183,26 +187,53 @@ static void one_sided_begin(struct run *run)
         edges_clear(&state->endpoint);
 }
 
-static ssize_t one_sided_call(struct run *run, struct operation *operation, size_t remote_slot, void *descriptor)
+struct call {
+    const struct way *way;
+    size_t remote_slot, bytes;
+    void *descriptor;
+    uint64_t *result, added; /* of atomic operations */
+};
+
+static ssize_t one_sided_call(struct run *run, struct operation *operation, struct call call)
 {
     struct one_sided *state = run->state;
     struct endpoint *endpoint = &state->endpoint;
     const struct one_sided_options *options = run->options;
-    uint64_t remote = endpoint->peer_memory + remote_slot * endpoint->slot_stride;
-    void *local = endpoint_at(endpoint, operation->slot);
-    uint64_t *result = &state->results[operation - state->operations];
+    const struct way *way = call.way;
+    uint64_t remote = endpoint->peer_memory + call.remote_slot * endpoint->slot_stride;
+    void *local = endpoint_at(endpoint, operation->slot), *descriptor = call.descriptor;
     if (state->verb == VERB_WRITE)
-        return fi_write(endpoint->ep, local, state->bytes, descriptor, endpoint->peer, remote, endpoint->peer_key,
+        return fi_write(way->ep, local, call.bytes, descriptor, way->peer, remote, endpoint->peer_key,
                         &operation->context);
     if (state->verb == VERB_READ)
-        return fi_read(endpoint->ep, local, state->bytes, descriptor, endpoint->peer, remote, endpoint->peer_key,
+        return fi_read(way->ep, local, call.bytes, descriptor, way->peer, remote, endpoint->peer_key,
                        &operation->context);
-    memcpy(local, &state->one, sizeof state->one);
+    memcpy(local, &call.added, sizeof call.added);
     if (options->operation == ATOMIC_FETCH)
-        return fi_fetch_atomic(endpoint->ep, local, 1, descriptor, result, fi_mr_desc(endpoint->small), endpoint->peer,
+        return fi_fetch_atomic(way->ep, local, 1, descriptor, call.result, fi_mr_desc(endpoint->small), way->peer,
                                endpoint->peer_memory, endpoint->peer_key, FI_UINT64, FI_SUM, &operation->context);
-    return fi_atomic(endpoint->ep, local, 1, descriptor, endpoint->peer, endpoint->peer_memory, endpoint->peer_key,
-                     FI_UINT64, FI_SUM, &operation->context);
+    return fi_atomic(way->ep, local, 1, descriptor, way->peer, endpoint->peer_memory, endpoint->peer_key, FI_UINT64,
+                     FI_SUM, &operation->context);
+}
+
+/* Of one byte, or an addition of nothing. */
+static ssize_t one_sided_greeting(struct run *run, const struct way *way, struct operation *operation)
+{
+    struct one_sided *state = run->state;
+    operation->slot = state->verb == VERB_READ ? state->endpoint.out_count : 0;
+    return one_sided_call(
+        run, operation,
+        (struct call){
+            .way = way, .bytes = 1, .descriptor = fi_mr_desc(state->endpoint.registered), .result = state->results});
+}
+
+/* All connections exist before the first operation is timed. */
+static bool one_sided_settle(struct run *run)
+{
+    struct one_sided *state = run->state;
+    state->has_greeted = state->has_greeted || !state->bytes ||
+                         endpoint_greet(run, &state->endpoint, one_sided_greeting, state->greetings);
+    return state->has_greeted;
 }
 
 /* True when one more is under way. */
@@ -216,8 +247,14 @@ static bool one_sided_begin_one(struct run *run)
     operation->slot = state->verb == VERB_READ ? endpoint_in(endpoint) : endpoint_out(endpoint);
     if (!endpoint_register(run, endpoint, operation, &descriptor))
         return false;
+    struct call call = {.way = endpoint_way(endpoint),
+                        .remote_slot = remote_slot,
+                        .bytes = state->bytes,
+                        .descriptor = descriptor,
+                        .result = &state->results[operation - state->operations],
+                        .added = 1};
     operation->start_ns = clock_now_ns();
-    if (!endpoint_posted(run, operation, one_sided_call(run, operation, remote_slot, descriptor), run->kernel->name))
+    if (!endpoint_posted(run, operation, one_sided_call(run, operation, call), run->kernel->name))
         return false;
     state->free_count--;
     run->under_way_count++;
@@ -322,8 +359,8 @@ static void one_sided_close(struct run *run)
 
 #define ONE_SIDED                                                                                                      \
     .state_bytes = sizeof(struct one_sided), .round_trips = true, .tells = true, .listen = one_sided_listen,           \
-    .open = one_sided_open, .begin = one_sided_begin, .step = one_sided_step, .report = one_sided_report,              \
-    .close = one_sided_close
+    .open = one_sided_open, .begin = one_sided_begin, .settle = one_sided_settle, .step = one_sided_step,              \
+    .report = one_sided_report, .close = one_sided_close
 
 const struct kernel kernel_fabric_write = {
     .name = "fabric_write",

@@ -88,7 +88,7 @@ static bool pingpong_receive(struct run *run, size_t which)
     if (!endpoint_register(run, endpoint, operation, &descriptor))
         return false;
     if (endpoint_posted(run, operation,
-                        fi_trecv(endpoint->ep, endpoint_at(endpoint, operation->slot), bytes, descriptor,
+                        fi_trecv(endpoint->ways[0].ep, endpoint_at(endpoint, operation->slot), bytes, descriptor,
                                  FI_ADDR_UNSPEC, endpoint->tag, 0, &operation->context),
                         "fi_trecv"))
         state->unposted &= ~(1U << which);
@@ -132,15 +132,15 @@ static bool pingpong_send(struct run *run)
     void *descriptor;
     if (state->injects)
         return endpoint_posted(run, NULL,
-                               fi_tinject(endpoint->ep, endpoint_at(endpoint, endpoint_out(endpoint)), bytes,
-                                          endpoint->peer, endpoint->tag),
+                               fi_tinject(endpoint->ways[0].ep, endpoint_at(endpoint, endpoint_out(endpoint)), bytes,
+                                          endpoint->ways[0].peer, endpoint->tag),
                                "fi_tinject");
     operation->kind = SENDING;
     operation->slot = endpoint_out(endpoint);
     if (!endpoint_register(run, endpoint, operation, &descriptor) ||
         !endpoint_posted(run, operation,
-                         fi_tsend(endpoint->ep, endpoint_at(endpoint, operation->slot), bytes, descriptor,
-                                  endpoint->peer, endpoint->tag, &operation->context),
+                         fi_tsend(endpoint->ways[0].ep, endpoint_at(endpoint, operation->slot), bytes, descriptor,
+                                  endpoint->ways[0].peer, endpoint->tag, &operation->context),
                          "fi_tsend"))
         return false;
     state->sent = false;

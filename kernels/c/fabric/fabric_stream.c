@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENDING = 1, RECEIVING, COUNT_RECEIVING, COUNTS = 4, TAG_COUNT = 1 };
+enum { SENDING = 1, RECEIVING, COUNT_RECEIVING, GREETING, COUNTS = 4, TAG_COUNT = 1, TAG_GREETING = 2 };
 static const uint64_t count_after_ns = 50000; /* without a message */
 
 struct stream_options {
@@ -26,6 +26,7 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct stream_options, window_count, 64, 1, ENDPOINT_WINDOW_MAX,
                        "messages that are under way at once: sent, and not yet accounted for by the receiver"),
     OPTION_ROWS_ENDPOINT(struct stream_options),
+    OPTION_ROW_ENDPOINT_COUNT(struct stream_options),
     OPTION_ROWS_COMMON(struct stream_options),
     OPTION_ROWS_PLACE(struct stream_options),
     OPTION_ROWS_SERIES(struct stream_options),
@@ -50,13 +51,16 @@ static const struct metric_row metric_rows[] = {
 
 struct stream {
     struct endpoint endpoint;
-    size_t bytes, window;
+    size_t bytes, window, room;           /* room: the window, and up to a whole number of messages for each endpoint */
     struct operation *operations, **free; /* of messages; those that are not posted */
     size_t free_count;
     struct operation counting[COUNTS]; /* sender: receives of what the receiver says */
     uint64_t said[COUNTS], saying;
     struct operation say;
     bool is_saying;
+    struct operation greetings[ENDPOINT_COUNT_MAX];
+    uint64_t greeted[ENDPOINT_COUNT_MAX]; /* what they bring, which nobody reads */
+    bool has_greeted;
     uint64_t told_count;  /* sender: what the receiver accounted for; receiver: what it said; over all phases */
     uint64_t moved_count; /* sent or received, over all phases */
     uint64_t before_count, first_ns, last_ns, told_ns;
@@ -74,15 +78,17 @@ static bool stream_prepare(struct run *run)
     const struct stream_options *options = run->options;
     state->bytes = (size_t)options->message_bytes;
     state->window = (size_t)options->window_count;
+    size_t ways = (size_t)options->endpoint.count, rest = state->window % ways;
+    state->room = state->window + (rest ? ways - rest : 0);
     const struct endpoint_need need = {.capabilities = FI_TAGGED,
                                        .access = FI_SEND | FI_RECV,
                                        .sends = run->is_active,
                                        .receives = !run->is_active,
                                        .slot_bytes = state->bytes,
-                                       .window_count = state->window + COUNTS};
-    state->operations = memory_new(state->window, sizeof *state->operations);
-    state->free = memory_new(state->window, sizeof *state->free);
-    for (size_t i = 0; i < state->window; i++)
+                                       .window_count = state->room + COUNTS};
+    state->operations = memory_new(state->room, sizeof *state->operations);
+    state->free = memory_new(state->room, sizeof *state->free);
+    for (size_t i = 0; i < state->room; i++)
         state->free[state->free_count++] = &state->operations[i];
     if (!endpoint_open(run, &state->endpoint, &options->endpoint, &need))
         return false;
@@ -90,20 +96,22 @@ static bool stream_prepare(struct run *run)
     return true;
 }
 
-/* Receives of messages, as many as the window has; STEP_IDLE when the provider takes no more now. */
+/* Receives of messages, as many as the window has, the same number at each endpoint; STEP_IDLE when the provider takes
+ * no more now. */
 static bool stream_receives(struct run *run)
 {
     struct stream *state = run->state;
     struct endpoint *endpoint = &state->endpoint;
     while (state->free_count) {
         struct operation *operation = state->free[state->free_count - 1];
+        const struct way *way = &endpoint->ways[(size_t)(operation - state->operations) % endpoint->way_count];
         void *descriptor;
         operation->kind = RECEIVING;
         operation->slot = endpoint_in(endpoint);
         if (!endpoint_register(run, endpoint, operation, &descriptor))
             return false;
         if (!endpoint_posted(run, operation,
-                             fi_trecv(endpoint->ep, endpoint_at(endpoint, operation->slot), state->bytes, descriptor,
+                             fi_trecv(way->ep, endpoint_at(endpoint, operation->slot), state->bytes, descriptor,
                                       FI_ADDR_UNSPEC, endpoint->tag, 0, &operation->context),
                              "fi_trecv"))
             return !run->failure.failed;
@@ -119,10 +127,42 @@ static bool stream_count_receive(struct run *run, size_t which)
     struct operation *operation = &state->counting[which];
     operation->kind = COUNT_RECEIVING;
     return endpoint_posted(run, operation,
-                           fi_trecv(endpoint->ep, &state->said[which], sizeof state->said[which],
+                           fi_trecv(endpoint->ways[0].ep, &state->said[which], sizeof state->said[which],
                                     fi_mr_desc(endpoint->small), FI_ADDR_UNSPEC, endpoint->tag | TAG_COUNT, 0,
                                     &operation->context),
                            "fi_trecv");
+}
+
+static ssize_t stream_greeting(struct run *run, const struct way *way, struct operation *operation)
+{
+    struct stream *state = run->state;
+    struct endpoint *endpoint = &state->endpoint;
+    uint64_t *word = &state->greeted[operation - state->greetings];
+    uint64_t tag = endpoint->tag | TAG_GREETING;
+    operation->kind = GREETING;
+    if (run->is_active)
+        return fi_tsend(way->ep, word, sizeof *word, fi_mr_desc(endpoint->small), way->peer, tag, &operation->context);
+    return fi_trecv(way->ep, word, sizeof *word, fi_mr_desc(endpoint->small), FI_ADDR_UNSPEC, tag, 0,
+                    &operation->context);
+}
+
+static bool stream_greetings_receive(struct run *run)
+{
+    struct stream *state = run->state;
+    for (size_t i = 0; i < state->endpoint.way_count; i++) {
+        struct operation *operation = &state->greetings[i];
+        if (!endpoint_posted(run, operation, stream_greeting(run, &state->endpoint.ways[i], operation), "fi_trecv"))
+            return run->failure.failed ? false : fail(&run->failure, EXIT_SYSTEM, "fi_trecv: the provider takes none");
+    }
+    return true;
+}
+
+/* All connections exist before the first message is timed. */
+static bool stream_settle(struct run *run)
+{
+    struct stream *state = run->state;
+    state->has_greeted = state->has_greeted || endpoint_greet(run, &state->endpoint, stream_greeting, state->greetings);
+    return state->has_greeted;
 }
 
 static bool stream_listen(struct run *run)
@@ -137,7 +177,7 @@ static bool stream_open(struct run *run)
         !endpoint_small(run, &state->endpoint, state, sizeof *state))
         return false;
     if (!run->is_active)
-        return stream_receives(run);
+        return stream_greetings_receive(run) && stream_receives(run);
     for (size_t which = 0; which < COUNTS; which++)
         if (!stream_count_receive(run, which))
             return run->failure.failed ? false : fail(&run->failure, EXIT_SYSTEM, "fi_trecv: the provider takes none");
@@ -193,13 +233,14 @@ static enum step stream_put(struct run *run)
     run->now_ns = clock_now_ns();
     if (!run->failure.failed && stream_may_send(run)) {
         struct operation *operation = state->free[state->free_count - 1];
+        const struct way *way = &endpoint->ways[state->moved_count % endpoint->way_count];
         void *descriptor;
         operation->kind = SENDING;
         operation->slot = endpoint_out(endpoint);
         if (endpoint_register(run, endpoint, operation, &descriptor) &&
             endpoint_posted(run, operation,
-                            fi_tsend(endpoint->ep, endpoint_at(endpoint, operation->slot), state->bytes, descriptor,
-                                     endpoint->peer, endpoint->tag, &operation->context),
+                            fi_tsend(way->ep, endpoint_at(endpoint, operation->slot), state->bytes, descriptor,
+                                     way->peer, endpoint->tag, &operation->context),
                             "fi_tsend")) {
             state->free_count--;
             state->moved_count++;
@@ -224,8 +265,9 @@ static void stream_say(struct run *run)
     state->saying = state->moved_count;
     state->say.kind = SENDING;
     if (!endpoint_posted(run, &state->say,
-                         fi_tsend(endpoint->ep, &state->saying, sizeof state->saying, fi_mr_desc(endpoint->small),
-                                  endpoint->peer, endpoint->tag | TAG_COUNT, &state->say.context),
+                         fi_tsend(endpoint->ways[0].ep, &state->saying, sizeof state->saying,
+                                  fi_mr_desc(endpoint->small), endpoint->ways[0].peer, endpoint->tag | TAG_COUNT,
+                                  &state->say.context),
                          "fi_tsend"))
         return;
     state->is_saying = true;
@@ -252,7 +294,7 @@ static enum step stream_get(struct run *run)
             state->first_ns = run->now_ns;
         state->moved_count++;
         run_arrived(run, run->now_ns, (double)state->bytes);
-    } else if (operation) {
+    } else if (operation && operation->kind == SENDING) {
         state->is_saying = false;
     }
     if (run->failure.failed || !stream_receives(run))
@@ -303,7 +345,7 @@ static void stream_report(struct run *run)
 static void stream_close(struct run *run)
 {
     struct stream *state = run->state;
-    endpoint_forget(state->operations, state->window);
+    endpoint_forget(state->operations, state->room);
     endpoint_close(&state->endpoint);
     free(state->operations);
     free(state->free);
@@ -327,6 +369,7 @@ const struct kernel kernel_fabric_stream = {
     .listen = stream_listen,
     .open = stream_open,
     .begin = stream_begin,
+    .settle = stream_settle,
     .step = stream_step,
     .report = stream_report,
     .close = stream_close,
