@@ -36,6 +36,8 @@ _BEHIND = "~"
 DOUBTFUL_RATIO = 0.9
 #: So many series of a node that is suspected say the same as the suspicion.
 AGREEING_SERIES = 3
+#: The smallest loss of a node that a first line names would be told within so many of its nights.
+SMALLEST_NIGHTS = 6
 #: Fewer jobs than this decide nothing against what many nights say.
 JOBS_MIN = 3
 
@@ -148,7 +150,8 @@ class Standing:
     """One cluster on the newest night of a stretch. causes: told, then suspected. second_looks: of that night.
 
     judged_series: series whose nodes have nights enough in this very test, whoever their partners were: the causes say
-    whether it is worse. own_series: those of them that have nights enough themselves.
+    whether it is worse. own_series: those of them that have nights enough themselves. smallest_told: the smallest loss of a
+    node (0.1: a tenth) that would be told within SMALLEST_NIGHTS; None: not even a half.
     """
 
     cluster: str
@@ -158,6 +161,7 @@ class Standing:
     judged_series: frozenset[int]
     own_series: frozenset[int]
     second_looks: tuple[SecondLook, ...] = ()
+    smallest_told: float | None = None
     #: What was judged.
     values: Values | None = field(default=None, repr=False, compare=False)
 
@@ -341,7 +345,8 @@ def _standing(  # noqa: PLR0917 - a site after some of its nights
     own = judged & (seen.night_count >= ENOUGH_NIGHTS)
     ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
     tonight = tuple(one for one in looks if one.run == names[newest])
-    return Standing(cluster, names[newest], causes, judgement.coverage, ids[0], ids[1], tonight, watched.values)
+    smallest = watched.levels[Thing.NODE].smallest_told(SMALLEST_NIGHTS)
+    return Standing(cluster, names[newest], causes, judgement.coverage, ids[0], ids[1], tonight, smallest, watched.values)
 
 
 @dataclass(frozen=True, slots=True)

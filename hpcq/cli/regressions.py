@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from hpcq.errors import Exit
 if TYPE_CHECKING:
     from hpcq.analysis.change import Block, Explained, Judged
     from hpcq.analysis.gates import FailedGate
-    from hpcq.analysis.standing import ClusterCause
+    from hpcq.analysis.standing import ClusterCause, Standing
     from hpcq.store.history import SeriesRow
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
@@ -220,7 +220,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 class _Found:
     """What `regressions` says. told: changes of series, each with the state of its record in `states`, and in `blocks`.
 
-    causes, failed: what the judge says of the clusters, and gates that the newest runs fail. unclear_count: series.
+    causes, failed: what the judge says of the clusters, and gates that the newest runs fail. unclear_count: series. smallest:
+    what would have been told, in words; empty where no cluster was judged.
     """
 
     judged: Judged
@@ -231,6 +232,7 @@ class _Found:
     states: list[str | None]
     blocks: list[Block]
     unclear_count: int
+    smallest: str
 
     @property
     def exit_code(self) -> Exit:
@@ -279,15 +281,29 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
     counted = [one for one in worse if id(one) not in beside.noise]
     with_told = told_series(causes, rows)
     tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=with_told)
-    return _Found(judged, tally, causes, failed, told, states, blocks, len(unclear))
+    return _Found(judged, tally, causes, failed, told, states, blocks, len(unclear), _smallest(found))
+
+
+def _smallest(found: Iterable[Standing]) -> str:
+    """`; told would be: a node 8 % slower for 6 nights`: what the first line passes may still have lost less."""
+    from hpcq.analysis.standing import SMALLEST_NIGHTS
+
+    losses = [one.smallest_told for one in found]
+    if not losses:
+        return ""
+    worst = max((1.0 if one is None else one) for one in losses)
+    shown = f"a node {100 * worst:.0f} % slower for" if worst < 1 else "no node, even at half its speed, within"
+    return f"; told would be: {shown} {SMALLEST_NIGHTS} nights"
 
 
 def _print_found(found: _Found, since: str, *, everything: bool) -> None:
     """The first line, what the judge tells and suspects, gates, and then the series that nothing of that explains."""
     from hpcq.analysis.gates import failed_lines
     from hpcq.analysis.standing import unexplained
+    from hpcq.verdict.words import Verdict
 
-    print_words(_first_line(found.tally, found.told, found.judged, since, found.exit_code), err=True)
+    passed = found.smallest if found.tally.counts[Verdict.PASS] else ""
+    print_words(_first_line(found.tally, found.told, found.judged, since, found.exit_code) + passed, err=True)
     for cause in found.causes:
         print_words(cause.words)
     for line in failed_lines(found.failed):

@@ -181,6 +181,7 @@ class OverTime:
         self.for_old = np.zeros(thing_count)
         self.messages: list[Told] = []
         self._looks = 0
+        self._unit: Floats | None = None
         self.current: dict[int, Told] = {}
         self.effect = np.zeros(shape)
 
@@ -200,6 +201,7 @@ class OverTime:
         its level, same shape. may_tell, may_drift: things that may become told tonight, for this and for a drift; None: all.
         """
         self._looks += 1
+        self._unit = unit
         deviation = score - self.level
         self._newest.append((night, deviation))
         del self._newest[:-MEMORY_NIGHTS]
@@ -337,6 +339,23 @@ class OverTime:
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         worth = (shift < -SMALLEST_EFFECT).any(axis=1)
         return np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
+
+    def smallest_told(self, nights: int) -> float | None:
+        """The smallest loss (0.1: a tenth) by which half of the things would be told after so many nights; None: not by half.
+
+        As far as their scores scattered on the newest night.
+        """
+        if self._unit is None:
+            return None
+        spread = (self.spread(self._unit) * self.own[:, : self.tests])[np.isfinite(self._score_before)]
+        if not np.isfinite(spread).any():
+            return None
+        usual = float(np.median(spread[np.isfinite(spread)]))
+        losses = np.arange(round(-100 * np.expm1(-SMALLEST_EFFECT)), 51) / 100
+        far = -np.log1p(-losses) / usual
+        chance = student_tail_3(far) if self.counts[0].sum() < FEW_COUNTED else self._counted_chance(0, far)
+        enough = nights * (np.log(EXPONENT) - (1 - EXPONENT) * np.log(chance)) >= self.bound()[0]
+        return float(losses[enough][0]) if enough.any() else None
 
     def told_effect(self) -> Floats:
         """What is told of each thing, at most 0, shape (things, tests)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 from bench.support.histories import Fault, Site, draw
 from hpcq.analysis.standing import ClusterCause, standings
+from hpcq.judge.causes import Thing
+from hpcq.judge.judging import watch
 from hpcq.judge.values import Values
 from hpcq.kernels import PairTest
 from hpcq.store.database import reading
@@ -76,6 +79,23 @@ def test_a_node_is_told_by_regressions_though_no_series_has_a_history(importing:
     (cause,) = causes(importing, 3)
     assert (cause["thing"], cause["names"], cause["state"], cause["job_count"]) == ("node", ["n0003"], "told", 16)
     assert causes(importing, 3, "--node", "n0003") == [cause]
+
+
+@pytest.mark.promise("Where regressions passes series, its first line says how slow a node would have been told.")
+@pytest.mark.parametrize("noise", ["gauss1", "gauss5"])
+def test_the_first_line_says_what_would_have_been_told(importing: Importing, noise: str) -> None:
+    """A loss a little larger than it says is told within its nights; one far below it is not."""
+    importing.bring(rows_of(draw(Site(8, 40, noise, "fixed"), seed=6)))
+    first = importing.words("regressions", "--since", "2026-03-20", expect=0).splitlines()[0]
+    said = re.search(r"; told would be: a node (\d+) % slower for 6 nights$", first)
+    assert said, first
+    loss = int(said[1]) / 100
+    told = [
+        any(one.thing == 3 for one in watch(values).levels[Thing.NODE].messages)
+        for size in (1.3 * loss, 0.4 * loss)
+        for values in [draw(Site(8, 46, noise, "fixed", fault=Fault("node", size, 40)), seed=6)]
+    ]
+    assert told == [True, False]
 
 
 @pytest.mark.heavy
