@@ -119,10 +119,11 @@ bench: setup ## Measure against the public tools; writes bench/results/
 	@code=0; for one in $(filter-out bench/harness.py,$(wildcard bench/*.py)); do \
 		echo "== $$one"; $(BIN)/python $$one || code=1; done; exit $$code
 
-bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (CELL=..., IDLE=free|held)
+bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (CELL=..., IDLE=free|held, IPERF3=PROGRAM, NEPER=FOLDER, NETPERF=FOLDER)
 	@tools/packages bench
 	$(BIN)/python bench/kernels/snapshot.py
-	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle))
+	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle)) \
+		$(if $(IPERF3),--iperf3 $(IPERF3)) $(if $(NEPER),--neper $(NEPER)) $(if $(NETPERF),--netperf $(NETPERF))
 	$(BIN)/python bench/kernels/mpi_peers.py
 	$(BIN)/python bench/kernels/fabric_peers.py
 

@@ -1,7 +1,9 @@
 """Our socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (floor.c), between two namespaces.
 
     python bench/kernels/peers.py [--cell tcp_stream_1]... [--idle free|held]... [--rounds 20 or 60]
+                                  [--iperf3 PROGRAM] [--neper FOLDER] [--netperf FOLDER]
 
+--neper and --netperf name folders with the programs that their sources make.
 Client and server are pinned to one CPU each, congestion control is the same by route, every tool and every round has
 processes of its own, and the order turns each round. Ours is as good where the whole interval of the paired ratio lies
 above 0.97; rounds are added, to three times as many, until an interval is at most 3 % wide on either side and decides.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -40,7 +43,7 @@ from bench.harness import (
     parser,
     with_older,
 )
-from bench.support.kernel_tools import CELLS, UDP_BUFFER_BYTES, Cell, Figures, Tool, tools_of
+from bench.support.kernel_tools import CELLS, UDP_BUFFER_BYTES, Cell, Figures, Given, Tool, tools_of
 from tests.kernels.kernel_namespaces import ADDRESSES, Pair, inside, joined, namespace_of
 from tests.kernels.kernel_programs import make
 
@@ -50,7 +53,8 @@ TRIES = 5
 ROUNDS_FACTOR = 3
 FLOOR = "bare loop"
 WITHIN_NS = 300  # of the bare loop's median round trip
-HIGHER = ("throughput_bps", "best_throughput_bps")
+HIGHER = {"throughput_bps": "bit/s", "best_throughput_bps": "bit/s", "connection_rate_pps": "1/s"}
+CPU = "cpu_per_byte_ns"  # of both ends
 TRIALS = 7  # NetPIPE reports the best of so many
 GSO_SEGMENTS, GSO_GAIN = 44, 8  # datagrams of 1472 bytes in one message; times the throughput of iperf3
 FIRST_PORT, PORTS_PER_ROUND = 10000, 100
@@ -95,18 +99,25 @@ def wait_until_ready(tool: Tool) -> None:
         time.sleep(0.01)
 
 
-def measured(tool: Tool) -> Figures:
+def measured(tool: Tool, cell: Cell) -> Figures:
     """One run that counts: a tool that fails (NetPIPE's connection is reset now and then) runs again, and it is said."""
     for _ in range(TRIES - 1):
         try:
-            return measured_once(tool)
+            return measured_once(tool, cell)
         except (RuntimeError, ValueError, subprocess.SubprocessError) as failed:
             print(f"again: {tool.name}: {failed}", file=sys.stderr)
-    return measured_once(tool)
+    return measured_once(tool, cell)
 
 
-def measured_once(tool: Tool) -> Figures:
-    """One run of a public tool or of the bare loop."""
+def cpu_of_children_s() -> float:
+    """CPU time of all processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured_once(tool: Tool, cell: Cell) -> Figures:
+    """One run of a public tool or of the bare loop; of a stream, the CPU time of both ends from start to end, too."""
+    before_s = cpu_of_children_s()
     with subprocess.Popen(
         placed("server", tool.server), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
@@ -118,7 +129,13 @@ def measured_once(tool: Tool) -> Figures:
         finally:
             server.terminate()
         said = server.stdout.read() if server.stdout else ""
-    return tool.read(done.stdout, said)
+    figures = tool.read(done.stdout, said)
+    if not all(value > 0 for value in figures.values()):
+        raise RuntimeError(f"{tool.name}: measured nothing: {figures}")
+    if "throughput_bps" in figures and cell.protocol == "tcp":
+        moved_bytes = figures["throughput_bps"] / 8 * cell.seconds
+        figures[CPU] = (cpu_of_children_s() - before_s) * 1e9 / moved_bytes
+    return figures
 
 
 def ours(pair: Pair, program: Path, cell: Cell) -> Figures:
@@ -131,17 +148,26 @@ def ours(pair: Pair, program: Path, cell: Cell) -> Figures:
         options |= {"gso_segment_count": GSO_SEGMENTS, "gro": "true"}
     if cell.flow_count > 1:
         options["flow_count"] = cell.flow_count
+    if cell.name == "tcp_stream_small":
+        options["read_bytes"] = cell.message_bytes
     kernel = f"{cell.protocol}_{'stream' if cell.streams else 'pingpong'}"
+    if cell.name == "tcp_connect":
+        kernel = cell.name
+        del options["message_bytes"]
     samples = pair.secret.with_name("samples")
-    words = [] if cell.streams else ["--samples-file", str(samples)]
+    words = [] if cell.streams or cell.name == "tcp_connect" else ["--samples-file", str(samples)]
     if cell.name == "tcp_stream_1":
         options["series_interval_ms"] = int(1000 * cell.seconds / TRIALS)
     ended = pair.run(program, kernel, *words, **options)
     metrics = ended.line["metrics"]
     if not ended.line["valid"]:
         raise RuntimeError(f"{kernel}: {ended.line['invalid_reason']}{ended.err}")
+    if cell.name == "tcp_connect":
+        return {"connection_rate_pps": metrics["connection_rate_pps"]}
     if cell.streams:
-        return {"throughput_bps": metrics["throughput_bps"], "best_throughput_bps": best_bps(ended.line["series"])}
+        cpu_ns = metrics["client_cpu_ns"] + metrics["server_cpu_ns"]
+        cpu = {CPU: cpu_ns / metrics["received_bytes"]} if cell.protocol == "tcp" else {}
+        return {"throughput_bps": metrics["throughput_bps"], "best_throughput_bps": best_bps(ended.line["series"]), **cpu}
     figures = {name: metrics[f"round_trip_{name}"] for name in ("mean_ns", "p50_ns", "p99_ns")}
     return {**figures, "best_mean_ns": best_mean_ns(np.fromfile(samples, dtype="<u8"))}
 
@@ -157,16 +183,16 @@ def best_bps(series: dict[str, Any]) -> float:
     return max(float(one) for one in series["throughput_bps"] if one is not None)
 
 
-def rounds_of(pair: Pair, programs: Path, cell: Cell, rounds: range, found: dict[str, list[Figures]]) -> None:
+def rounds_of(pair: Pair, programs: Path, cell: Cell, rounds: range, found: dict[str, list[Figures]], *, given: Given) -> None:
     """Every tool once per round, ours among them, added to what is found already; the order turns."""
     for number in rounds:
-        tools = tools_of(cell, programs / "floor", FIRST_PORT + PORTS_PER_ROUND * number)
+        tools = tools_of(cell, programs / "floor", FIRST_PORT + PORTS_PER_ROUND * number, given)
         turn: list[Tool | None] = [None, *tools]
         for tool in turn if number % 2 == 0 else reversed(turn):
             if tool is None:
                 found["hpcq"].append(ours(pair, programs / "hpcq-net", cell))
             else:
-                found[tool.name].append(measured(tool))
+                found[tool.name].append(measured(tool, cell))
 
 
 def decided(claims: list[Claim]) -> bool:
@@ -178,11 +204,11 @@ def decided(claims: list[Claim]) -> bool:
     )
 
 
-def measured_cell(pair: Pair, programs: Path, cell: Cell, idle: str, rounds: int) -> list[Claim]:
+def measured_cell(pair: Pair, programs: Path, cell: Cell, idle: str, rounds: int, *, given: Given) -> list[Claim]:
     """The claims of a cell, after as many rounds as they need, three times `rounds` at most."""
     found: dict[str, list[Figures]] = defaultdict(list)
     for more in range(ROUNDS_FACTOR):
-        rounds_of(pair, programs, cell, range(more * rounds, (more + 1) * rounds), found)
+        rounds_of(pair, programs, cell, range(more * rounds, (more + 1) * rounds), found, given=given)
         claims = claims_of(cell, idle, found)
         if decided(claims):
             break
@@ -204,7 +230,7 @@ def claims_of(cell: Cell, idle: str, found: dict[str, list[Figures]]) -> list[Cl
 
 def _claim(text: str, metric: str, mine: list[float], peer: str, theirs: list[float], *, gain: float) -> Claim:
     _, low, high = paired_ratio(mine, theirs)
-    unit = "bit/s" if metric in HIGHER else "ns"
+    unit = HIGHER.get(metric, "ns")
     plain = paired(text, metric, unit, mine, peer=peer, theirs=theirs)
     higher = metric in HIGHER
     bound = NON_INFERIOR_RATIO * gain if higher else 1 / NON_INFERIOR_RATIO
@@ -233,7 +259,11 @@ def main() -> int:
     options.add_argument("--rounds", type=int, help="default: 20, of ping-pongs 60")
     options.add_argument("--cell", action="append", choices=[cell.name for cell in CELLS])
     options.add_argument("--idle", action="append", choices=["free", "held"])
+    options.add_argument("--iperf3", default="iperf3", help="another iperf3 than the system's")
+    options.add_argument("--neper", type=Path, help="folder with tcp_stream, tcp_rr and tcp_crr of neper")
+    options.add_argument("--netperf", type=Path, help="folder with netperf and netserver")
     chosen = options.parse_args()
+    given = Given(chosen.iperf3, chosen.neper, chosen.netperf)
     code = 0
     with tempfile.TemporaryDirectory(prefix="hpcq-bench-") as text:
         folder = Path(text)
@@ -242,10 +272,12 @@ def main() -> int:
             if chosen.cell and cell.name not in chosen.cell:
                 continue
             for idle in chosen.idle or ["free", "held"]:
+                if cell.name == "tcp_connect" and not (given.neper or given.netperf):
+                    continue
                 with joined(folder) as pair, idle_states(idle == "held"):
                     same_congestion_control()
                     rounds = chosen.rounds or (20 if cell.streams else 60)
-                    claims = measured_cell(pair, folder, cell, idle, 2 if chosen.quick else rounds)
+                    claims = measured_cell(pair, folder, cell, idle, 2 if chosen.quick else rounds, given=given)
                 code |= finish("peers", claims if chosen.quick else with_older("peers", claims), quick=chosen.quick)
     return code
 
