@@ -404,6 +404,8 @@ class JournalState:
         self.powered_down: dict[str, tuple[list[str], str]] = {}
         self.opened_utc: str | None = None
         self.closed_utc: str | None = None
+        #: When all was settled before a driver that has changed nothing so far.
+        self._settled_utc: str | None = None
         #: When the suspects of the run were looked for, to measure them again.
         self.suspected_utc: str | None = None
         #: When a poll first showed a running job.
@@ -417,12 +419,14 @@ class JournalState:
 
     def apply(self, event: Mapping[str, Any]) -> None:
         """Take one event into account."""
+        if event["event"] not in {"opened", "closed"}:
+            self._settled_utc = None
         match event["event"]:
             case "opened":
                 self.opened_utc = self.opened_utc or event.get("utc")
-                self.closed_utc = None
-            case "closed":
-                self.closed_utc, self.waiting = event.get("utc"), ""
+                self._settled_utc, self.closed_utc = self.closed_utc or self._settled_utc, None
+            case "closed":  # a driver that found nothing to do settles nothing anew
+                self.closed_utc, self.waiting = self._settled_utc or event.get("utc"), ""
             case "suspected":
                 self.suspected_utc = self.suspected_utc or event.get("utc")
             case "attempt":

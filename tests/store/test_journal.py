@@ -275,6 +275,16 @@ def test_fold_tells_the_state_of_every_attempt(path: Path) -> None:
     assert fold(read_journal(path)).closed_utc
 
 
+@pytest.mark.promise("A driver that finds nothing to do does not change when its run was settled.")
+def test_a_run_is_settled_when_its_last_work_ended() -> None:
+    first = [{"utc": "2026-11-21T02:00:00Z", "event": "opened"}, {"utc": "2026-11-21T02:01:00Z", "event": "closed"}]
+    idle = [{"utc": "2026-11-21T03:00:00Z", "event": "opened"}, {"utc": "2026-11-21T03:01:00Z", "event": "closed"}]
+    assert fold(first).closed_utc == fold([*first, *idle]).closed_utc == fold([*first, *idle, *idle]).closed_utc
+    assert fold([*first, idle[0]]).closed_utc is None
+    work: list[dict[str, Any]] = [idle[0], {"utc": "2026-11-21T03:00:30Z"} | ATTEMPT, idle[1]]
+    assert fold([*first, *work]).closed_utc == "2026-11-21T03:01:00Z"
+
+
 def test_fold_passes_over_what_it_does_not_know() -> None:
     events = [json.loads('{"utc": "2026-11-21T00:00:00Z", "event": "new_in_a_later_version"}')]
     assert fold([*events, {"utc": "x", "event": "ended", "tag": "nobody's"}]).attempts == {}
