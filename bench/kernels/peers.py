@@ -128,6 +128,9 @@ def measured_once(tool: Tool, cell: Cell) -> Figures:
                 server.wait(timeout=2)
         finally:
             server.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=5)
+            server.kill()  # iperf3 may go on after the first signal, with a whole CPU
         said = server.stdout.read() if server.stdout else ""
     figures = tool.read(done.stdout, said)
     if not all(value > 0 for value in figures.values()):

@@ -59,7 +59,7 @@ def main() -> int:
                         cost[what].append(cpu_ns)
                     else:
                         tool = floor(folder / "floor", cell, str(FIRST_PORT + number))
-                        found[what].append(measured(tool)["throughput_bps"])
+                        found[what].append(measured(tool, cell)["throughput_bps"])
     claims = []
     loop = spread(found["bare loop"])
     for offset_bytes in OFFSETS:

@@ -163,6 +163,7 @@ def _write_plug(folder: Path, cluster: Cluster, machine: Machine, index: int, ra
         f"route add default via {cluster.gateway} dev eth0",
     ]
     switch = [f"link set {port} master leaf{machine.leaf_no} up", f"link set {port}m master mgmt up"]
+    (folder / f"{machine.name}.unplug").write_text(f"link delete {port}\nlink delete {port}m\n")
     (folder / f"{machine.name}.links").write_text("\n".join(links) + "\n")
     (folder / f"{machine.name}.switch").write_text("\n".join(switch) + "\n")
     if rate_bps:

@@ -15,7 +15,9 @@ echo "$name" > /proc/sys/kernel/hostname
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6
 
-# Plug in: eth0 into a leaf switch, mgmt0 into the management switch.
+# Plug in: eth0 into a leaf switch, mgmt0 into the management switch. Those of an earlier boot vanish with its namespace,
+# which Linux takes apart some time after its last process, and their names are taken until then.
+ip -netns fabric -force -batch "/etc/lab/$name.unplug" 2>/dev/null || true
 ip -batch "/etc/lab/$name.links"
 ip -netns fabric -batch "/etc/lab/$name.switch"
 if [ -s "/etc/lab/$name.shape" ]; then

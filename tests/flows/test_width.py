@@ -119,7 +119,11 @@ def test_a_warm_up_ends_once_it_is_level(server: Server, kernel: str, direction:
 @pytest.mark.parametrize("kernel", CALM)
 def test_a_warm_up_that_was_not_level_is_said(server: Server, kernel: str, warmup_s: float, words: str) -> None:
     options = {"duration_s": 0.1, "series_interval_ms": 20, "warmup_s": warmup_s, "warmup_level_ratio": 1e-12, **CALM[kernel]}
-    said = {one["name"]: one["message"] for one in server.run(kernel, **options).line["warnings"]}
+    said: dict[str, str] = {}
+    for _ in range(8):  # whole nanoseconds: on a quiet machine the median round trip of two halves may be the same
+        said = {one["name"]: one["message"] for one in server.run(kernel, **options).line["warnings"]}
+        if "warmup_not_level" in said:
+            break
     assert words in said["warmup_not_level"]
 
 
