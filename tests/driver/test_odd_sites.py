@@ -39,7 +39,7 @@ OTHERS_ONLY = 'case " $* " in *" --me "*|*" --jobs="*) exec "$REAL" "$@";; esac\
 )
 def test_a_list_of_others_that_is_refused(bench: Bench) -> None:
     wrap(bench, "squeue", f'{OTHERS_ONLY}echo "squeue: error: only your own jobs are shown" >&2; exit 1')
-    run = bench.run("pairs: all\nbudget: {yield: true}")
+    run = bench.run("pairs: all\nbudget: {yield: true, max_jobs: 1}")  # one after another: the list is asked for twice
     assert outcomes(bench.drive(run)) == ["completed"] * 15
     assert len(said_of_others(bench)) == 1, bench.said
     assert "only your own jobs are shown" in said_of_others(bench)[0]
