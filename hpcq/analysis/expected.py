@@ -158,7 +158,7 @@ def _of_gates(own: Iterable[Summary], gates: Iterable[GateVerdict]) -> dict[Test
 # While a run goes on.
 
 
-#: Cluster, kernel, parameters, metric. The database gives 10 back for 10.0, which are equal here and are not as text.
+#: Cluster, kernel, parameters, metric, network. The database gives 10 back for 10.0, which are equal here and are not as text.
 _TestKey = tuple[str, str, frozenset[tuple[str, Any]], str, str]
 #: Pairs of one test differ by place and by moment; what lies further from their median than this is told.
 _USUAL_SHARE = 0.8

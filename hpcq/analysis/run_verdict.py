@@ -31,7 +31,7 @@ from hpcq.analysis.standing import (
     ClusterCause,
     Standing,
     beside_nights,
-    course_of,
+    nights_of_cause,
     standing_after,
     standings,
     touching,
@@ -71,7 +71,7 @@ class RunVerdict:
 
     suspected: what the judge (hpcq/analysis/standing.py) suspects and does not tell yet, and what came of suspects that were
     measured again. What is suspected of a tenth or more lets no run pass. told: what the judge tells, as `regressions` does.
-    courses: those and the doubts night by night, where they were asked for.
+    nightly: both night by night, where that was asked for.
     """
 
     verdict: Verdict
@@ -79,7 +79,7 @@ class RunVerdict:
     reasons: tuple[Reason, ...]
     suspected: tuple[str, ...] = ()
     told: tuple[ClusterCause, ...] = ()
-    courses: tuple[CauseNights, ...] = ()
+    nightly: tuple[CauseNights, ...] = ()
 
     @property
     def by(self) -> str:
@@ -128,7 +128,7 @@ def run_verdict(
     cluster: str | None = None,
     standing: Standing | None = None,
     brief: bool = False,
-    with_courses: bool = False,
+    with_nightly: bool = False,
 ) -> RunVerdict:
     """Everything that judges this run, put together; the worst word holds.
 
@@ -145,8 +145,8 @@ def run_verdict(
     for each in found:
         judged_ids |= series.pairs.keys() & each.judged_series
     causes = touching(found, pairs, declared)
-    drawn = (course_of(one, each, "") for one in causes for each in found) if with_courses else ()
-    courses = tuple(one for one in drawn if one is not None)
+    drawn = (nights_of_cause(one, each, "") for one in causes for each in found) if with_nightly else ()
+    nightly = tuple(one for one in drawn if one is not None)
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
     looks = [look for one in found for look in one.second_looks if look.state != State.TOLD]
     suspected = (*(one.words for one in causes if not one.is_told), *(look.line for look in looks))
@@ -165,19 +165,19 @@ def run_verdict(
     judged_by = _judged_by(gates, own, len(judged_ids), len(series.pairs))
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
-        return RunVerdict(worst[0], judged_by, tuple(reasons), suspected, tuple(one for one in causes if one.is_told), courses)
+        return RunVerdict(worst[0], judged_by, tuple(reasons), suspected, tuple(one for one in causes if one.is_told), nightly)
     if not judged_by:
         slow = [
             reason for place in sorted({row.cluster for row in runs}) for reason in _slow_next_to_others(database, run, place)
         ]
         if slow:
-            return RunVerdict(Verdict.DEGRADED, _ONE_RUN, (*slow, *reasons), suspected, courses=courses)
+            return RunVerdict(Verdict.DEGRADED, _ONE_RUN, (*slow, *reasons), suspected, nightly=nightly)
     if reasons:
         nothing = not any(one.measured_count for one in runs)
         return RunVerdict(
-            Verdict.NOT_COVERED if nothing else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected, courses=courses
+            Verdict.NOT_COVERED if nothing else Verdict.INCONCLUSIVE, judged_by, tuple(reasons), suspected, nightly=nightly
         )
-    return RunVerdict(Verdict.PASS if judged_by else Verdict.NOT_JUDGED, judged_by, (), suspected, courses=courses)
+    return RunVerdict(Verdict.PASS if judged_by else Verdict.NOT_JUDGED, judged_by, (), suspected, nightly=nightly)
 
 
 def _slow_next_to_others(database: Connection, run: str, cluster: str) -> list[Reason]:

@@ -379,7 +379,7 @@ class CauseNights:
     band: tuple[float, float] | None
 
 
-def course_of(cause: ClusterCause, standing: Standing, from_utc: str) -> CauseNights | None:
+def nights_of_cause(cause: ClusterCause, standing: Standing, from_utc: str) -> CauseNights | None:
     """The nights of a cause from `from_utc` on; None where it measured nothing.
 
     Usual in a test is the median of the whole cluster before the cause began, of all its nights where there are none.
@@ -429,24 +429,30 @@ def _rows_of(cause: ClusterCause, values: Values) -> Any:
 
 
 def _ends_of(cause: ClusterCause, values: Values) -> Any:
+    """Which jobs have the ends that the judge looks at for such a thing, whatever their test."""
     import numpy as np
+
+    from hpcq.judge.levels import class_inside, groups_crossed
 
     if cause.thing == Thing.NIGHT:
         return np.ones(len(values.night), bool)
     if cause.thing in {Thing.NODE, Thing.LINK, Thing.PAIR}:
         places = [values.nodes.index(name) for name in cause.names if name in values.nodes]
         client, server = np.isin(values.client, places), np.isin(values.server, places)
+        if cause.thing == Thing.PAIR:
+            client, server = values.client == places[0], values.server == places[-1]
         if cause.role is not None:
             return client if cause.role == Role.CLIENT else server
         return client | server if cause.thing == Thing.NODE else client & server
-    names, of_node = (values.classes, values.node_class) if cause.thing == Thing.CLASS else (values.groups, values.node_group)
+    names = values.classes if cause.thing == Thing.CLASS else values.groups
     places = [names.index(name) for name in cause.names if name in names]
-    client = np.isin(of_node[values.client], places)
-    server = np.isin(of_node[np.maximum(values.server, 0)], places) & (values.server >= 0)
-    crossing = of_node[values.client] != of_node[np.maximum(values.server, 0)]
+    of_jobs = values.client.astype(np.int64), values.server.astype(np.int64)
     if cause.thing == Thing.CLASS:
-        return client | server
-    return (client | server) & crossing if cause.thing == Thing.GROUP else client & server & crossing
+        ends = class_inside(*of_jobs, values.node_class.astype(np.int64))
+    else:
+        ends = groups_crossed(*of_jobs, values.node_group.astype(np.int64))
+    its = np.isin(ends, places)
+    return its.all(axis=1) if cause.thing == Thing.BETWEEN else its.any(axis=1)
 
 
 def touching(

@@ -156,7 +156,8 @@ def baseline() -> None:
 def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, database: Path) -> int:
     """Make RUNS the baseline NAME. hpcq keeps an earlier baseline of that name but no longer uses it.
 
-    It looks at the runs first and warns of nodes that are slower than their like in them, and of tests far below their link.
+    It looks at the runs first and warns of nodes that are slower than their like in them, of tests far below their link, and
+    of runs that were measured mostly beside other work.
 
     \b
     Example: hpcq baseline set good nightly-20260205 nightly-20260305 --why "accepted by the site"

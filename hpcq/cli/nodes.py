@@ -48,7 +48,7 @@ _PARTNER = (
     Column("role", "this node is"),
     Column("metric"),
     Column("newest", unit_field="unit"),
-    Column("newest_utc", "of (UTC)"),
+    Column("newest_utc", "run began (UTC)"),
     Column("n"),
     Column("level_ratio", "level"),
 )

@@ -143,7 +143,7 @@ def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None,
         columns = [one for one in columns if one not in same] or columns
         words = [f"{head(one)} {cell(one, fields[0])}" for one in same if cell(one, fields[0])]
         columns, twins = _without_twins(columns, fields)
-        words += [f"{' and '.join(others)} as {one}" for one, others in twins.items()]
+        words += [" = ".join([*others, one]) for one, others in twins.items()]
         yield Text(", ".join(words))
     gap = _GAP if _width(fields, columns, _GAP) <= width else 1
     fold = _width(fields, columns, gap) > width

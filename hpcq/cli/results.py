@@ -356,9 +356,8 @@ def print_summaries(
             "disturbed": f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0",
             "network": named.get((one.cluster, one.network), one.network),
         }
-        for one in (
-            cut(summaries, limit, as_json=False) if sort is None else summaries
-        )  # thousands are made for nothing otherwise
+        # the rest of thousands would be made for nothing
+        for one in (cut(summaries, limit, as_json=False) if sort is None else summaries)
     ]
     print_rows(rows if sort is None else cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
 

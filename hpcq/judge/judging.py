@@ -760,7 +760,7 @@ _SEEN = {
     Thing.GROUP: "most jobs that leave the group, whoever the other end is",
     Thing.BETWEEN: "most jobs between the two groups",
     Thing.NODE: "with everybody it met",
-    Thing.ROLE: "with everybody it met so, and the other way as ever",
+    Thing.ROLE: "with everybody, and as before the other way",
     Thing.LINK: "while both ends are fine with others",
 }
 

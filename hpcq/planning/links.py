@@ -116,12 +116,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
         return plan
     nothing = replace(plan.goals, pair_count=0, result_count=0, node_pair_count_min=0)
     return replace(
-        plan,
-        pairs=(),
-        tests=(),
-        node_set_count=0,
-        goals=nothing,
-        cost=replace(plan.cost, job_count=0, node_seconds=0.0),
+        plan, pairs=(), tests=(), node_set_count=0, goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0)
     )
 
 

@@ -42,8 +42,8 @@ from hpcq.reports.plots import (
     Tick,
     few,
     kernel_title,
-    make_course,
     make_matrices,
+    make_nightly,
     make_plots,
     metric_title,
     percent,
@@ -284,7 +284,7 @@ _APART_PAIRS_MIN = 3
 #: Commands of a page that name a node.
 _NODES_TO_ASK = 4
 #: Pictures of what is told and suspected.
-_COURSES = 4
+_NIGHTLY_MAX = 4
 _APART_SHOWN = 8
 _EXAMPLES = 3
 
@@ -408,7 +408,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
     plots = [one for one in make_plots(summaries, surroundings.link_bps) if one.kind == "curve" or one.pair_count > 2]
     matrices = make_matrices(summaries, planned, node_groups(database), surroundings, _lost(not_there))
     matrices = sorted(matrices, key=lambda one: -one.off_count)
-    verdict = run_verdict(database, run, runs, judged, gates["note"], with_courses=True)
+    verdict = run_verdict(database, run, runs, judged, gates["note"], with_nightly=True)
     complete = all(one.complete for one in runs)
     disturbed = disturbed_count(database, selection)
     clean = 2 * disturbed <= sum(one.measured_count for one in runs)
@@ -424,7 +424,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "gates": gates,
         "verdict": verdict,
         "complete": complete,
-        "courses": [make_course(one) for one in verdict.courses[:_COURSES]],
+        "nightly": [make_nightly(one) for one in verdict.nightly[:_NIGHTLY_MAX]],
         "actions": _actions(run, verdict, apart_nodes(apart), complete=complete, off=bool(apart), clean=clean),
         "tests": _tests(main, surroundings),
         "run_nodes": sorted({(at, node) for at, *pair in planned for node in nodelist.nodes_of(*pair)}),
@@ -515,7 +515,7 @@ def _actions(
         found += of_nodes([*nodes_at_fault(verdict.told), *(one.name for one in nodes[:2])])
     if verdict.suspected and not bad:
         found.append(("which pairs would settle it, as a campaign", f"hpcq blame --run {run} --campaign next.yaml"))
-        found += of_nodes(nodes_at_fault([one.cause for one in verdict.courses]))
+        found += of_nodes(nodes_at_fault([one.cause for one in verdict.nightly]))
     if not complete:
         found.append(("measure what is missing", f"hpcq resume {run}"))
     if verdict.verdict is Verdict.NOT_JUDGED and not nodes and not off:

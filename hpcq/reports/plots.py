@@ -15,7 +15,7 @@ from typing import TypeVar
 from hpcq import nodelist, units
 from hpcq.analysis.change import Explained
 from hpcq.analysis.expected import Around, Expected, Test, test_of
-from hpcq.analysis.standing import CauseNights
+from hpcq.analysis.standing import CauseNight, CauseNights
 from hpcq.kernels import size_text
 from hpcq.nodelist import natural
 from hpcq.store.history import MetricRow, Point, SeriesRow
@@ -781,22 +781,16 @@ def make_timeline(row: SeriesRow, metric: MetricRow, points: Sequence[Point], ch
         marks=tuple(marks),
         steps=tuple(steps),
         band=_usual_band(points, changes, y_axis),
-        x_ticks=_apart(
-            [
-                Tick(min(x_axis.at(times[place]), WIDTH - _DATE_PX / 2), points[place].started_utc[:10])
-                for place in few(range(len(points)), _DATES)
-            ],
-            _DATE_PX,
-        ),
+        x_ticks=_dates_below(x_axis, times, points),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, metric.unit)) for value in tick_values(y_axis)),
     )
 
 
-def make_course(course: CauseNights) -> Timeline:
+def make_nightly(of: CauseNights) -> Timeline:
     """One thing at fault, night by night: a mark is the median of its jobs, with the lowest and the highest."""
-    cause, nights = course.cause, course.nights
+    cause, nights = of.cause, of.nights
     times = [units.parse_utc(one.started_utc).timestamp() for one in nights]
-    levels = [one for one in (course.before, course.after, *(course.band or ())) if one is not None]
+    levels = [one for one in (of.before, of.after, *(of.band or ())) if one is not None]
     y_axis = _zoomed_axis([*(one.middle for one in nights), *levels], TIMELINE_HEIGHT - BOTTOM, TOP)
     x_axis = Axis(min(times), max(times), LEFT + 10, WIDTH - RIGHT - 10, log=False)
     marks = [
@@ -812,9 +806,9 @@ def make_course(course: CauseNights) -> Timeline:
         for at, one in zip(times, nights, strict=True)
     ]
     steps: tuple[LevelStep, ...] = ()
-    if course.before is not None and course.after is not None:
+    if of.before is not None and of.after is not None:
         x = x_axis.at(max(units.parse_utc(cause.since_utc).timestamp(), min(times)))
-        before, after = y_axis.at(course.before), y_axis.at(course.after)
+        before, after = y_axis.at(of.before), y_axis.at(of.after)
         steps = (LevelStep(x, (x_axis.start, x, before), (x, x_axis.end, after), ""),)
     kernels = sorted({one.partition(" ")[0] for one in cause.tests})
     return Timeline(
@@ -824,16 +818,17 @@ def make_course(course: CauseNights) -> Timeline:
         height=TIMELINE_HEIGHT,
         marks=tuple(marks),
         steps=steps,
-        band=None if course.band is None else (y_axis.at(course.band[1]), y_axis.at(course.band[0])),
-        x_ticks=_apart(
-            [
-                Tick(min(x_axis.at(times[place]), WIDTH - _DATE_PX / 2), nights[place].started_utc[:10])
-                for place in few(range(len(nights)), _DATES)
-            ],
-            _DATE_PX,
-        ),
+        band=None if of.band is None else (y_axis.at(of.band[1]), y_axis.at(of.band[0])),
+        x_ticks=_dates_below(x_axis, times, nights),
         y_ticks=tuple(Tick(y_axis.at(value), f"{100 * value:.3g} %") for value in tick_values(y_axis)),
     )
+
+
+def _dates_below(x_axis: Axis, times: Sequence[float], marks: Sequence[Point] | Sequence[CauseNight]) -> tuple[Tick, ...]:
+    """A few dates. times: seconds of each mark."""
+    chosen = few(range(len(times)), _DATES)
+    ticks = [Tick(min(x_axis.at(times[one]), WIDTH - _DATE_PX / 2), marks[one].started_utc[:10]) for one in chosen]
+    return _apart(ticks, _DATE_PX)
 
 
 def _zoomed_axis(values: Sequence[float], start: float, end: float) -> Axis:

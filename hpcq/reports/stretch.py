@@ -18,8 +18,8 @@ from hpcq.analysis.standing import (
     Standing,
     beside_nights,
     bounds_of,
-    course_of,
     explaining,
+    nights_of_cause,
     standings,
     told_series,
     touching,
@@ -28,7 +28,7 @@ from hpcq.analysis.standing import (
 from hpcq.nodelist import names_several
 from hpcq.reports.links import Links
 from hpcq.reports.page import folded_missing, nodes_at_fault, of_nodes
-from hpcq.reports.plots import Timeline, make_course, make_timeline, percent
+from hpcq.reports.plots import Timeline, make_nightly, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
@@ -163,7 +163,7 @@ def _context(
         "counts": counts,
         "runs": runs_in(database, from_utc, until_utc, cluster)[:_ROWS_MAX],
         "causes": found.causes,
-        "courses": _courses(found, from_utc),
+        "nightly": _nightly(found, from_utc),
         "states": {(one.cluster, row.node): one.of_node(row.node)[0] for one in found.standing for row in levels},
         "blocks": found.blocks[:_ROWS_MAX],
         "explained_count": found.explained_count,
@@ -236,8 +236,7 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     expected, the tally, and all sure changes but those for the better, each with what a person said of it.
     """
     from_utc, until_utc = stretch
-    begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
-    judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc), facts=facts)
+    judged = searched(database, rows, metrics, from_utc, Window("", _look_back(from_utc), until_utc), facts=facts)
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
     told = [explained(database, one) for one in sure]
     states = known_states(database, sure)
@@ -250,6 +249,12 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
     with_told = told_series(causes, rows)
     return judged, worse, tally_of(judged, counted, unclear, beside.fine, failed=failed, degraded=with_told), declared
+
+
+def _look_back(from_utc: str) -> str:
+    """The day from which on is read what a stretch is compared with."""
+    begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
+    return begin.strftime("%Y-%m-%d")
 
 
 def of_sets(database: Connection, wanted: Selection, since: str) -> tuple[str, ...]:
@@ -354,15 +359,14 @@ def _pictures(database: Connection, blocks: list[Block], until_utc: str | None) 
     return _drawn(database, chosen, until_utc)
 
 
-def _courses(found: _Found, from_utc: str) -> list[Timeline]:
+def _nightly(found: _Found, from_utc: str) -> list[Timeline]:
     """What is told and suspected, night by night, from some time before the stretch on."""
-    begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
-    courses = (
-        course_of(cause, standing, begin.strftime("%Y-%m-%d"))
+    nightly = (
+        nights_of_cause(cause, standing, _look_back(from_utc))
         for cause in found.causes[:_PICTURES]
         for standing in found.standing
     )
-    return [make_course(one) for one in courses if one is not None]
+    return [make_nightly(one) for one in nightly if one is not None]
 
 
 def _drawn(database: Connection, members: Sequence[Explained], until_utc: str | None) -> list[Timeline]:

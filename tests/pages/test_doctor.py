@@ -75,6 +75,15 @@ def test_nodes_with_too_few_jobs_are_no_good_nodes(home: Path) -> None:
     assert re.match(r"0 of 2 nodes judged as of .*: 2 with too few jobs", found.found), found.found
 
 
+@pytest.mark.promise("`hpcq doctor` names a cluster of which nothing was ever tried: silence is not ok.")
+def test_a_cluster_that_measured_nothing_is_no_good_cluster(home: Path) -> None:
+    made = RunBuilder(home / "runs")
+    load_run(home / "results.db", made.path)
+    (found,) = (one for one in examine(Places(home / "results.db", home / "runs"), NOW) if one.area == "judgement")
+    assert (found.state, found.item) == ("note", "alpha")
+    assert found.found.startswith("no node judged")
+
+
 def test_nothing_here_yet(home: Path) -> None:
     assert run(["doctor"]) == 0
     assert told(home, "database")[str(home / "results.db")].state == "note"

@@ -176,11 +176,11 @@ def test_numbers_that_agree_in_all_rows_stand_once() -> None:
     numbers = (Column(name, unit_field="unit") for name in ("median", "lowest", "highest"))
     columns = (*(Column(name) for name in ("kernel", "client", "server", "metric")), *numbers, Column("n"))
     first, table = fitted(rows, columns, None, width=60)
-    assert str(first) == "client node-a, server node-b, n 1, lowest and highest as median"
+    assert str(first) == "client node-a, server node-b, n 1, lowest = highest = median"
     assert [str(one.header) for one in table.columns] == ["kernel", "metric", "median"]  # type: ignore[union-attr]
     rows[3]["lowest"] = 9e5
     first, *_ = fitted(rows, columns, None, width=60)
-    assert str(first) == "client node-a, server node-b, n 1, highest as median"
+    assert str(first) == "client node-a, server node-b, n 1, highest = median"
 
 
 @pytest.mark.promise("Sentences break at words on a terminal, below the column in which they began; elsewhere they stay whole.")

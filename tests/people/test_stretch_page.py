@@ -8,9 +8,12 @@ import shutil
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from hpcq.analysis.standing import course_of, standings
+from hpcq.analysis.standing import ClusterCause, Standing, nights_of_cause, standings
+from hpcq.judge import values as judged
+from hpcq.kernels import Better
 from hpcq.reports.stretch import write_stretch
 from hpcq.runner.watch.doctor import Places, examine
 from hpcq.store.database import reading, transaction, writing
@@ -54,18 +57,65 @@ def test_what_is_told_has_a_picture(nights: History, ask: Asked, tmp_path: Path)
     with reading(nights.database) as connection:
         [standing] = standings(connection, ["alpha"], "30d")
         told = next(one for one in standing.causes if one.is_told and one.names == ("n4",))
-        course = course_of(told, standing, "")
-    assert course is not None
-    assert course.before == pytest.approx(1.0, abs=0.03)
-    assert course.after == pytest.approx(told.ratio, abs=0.03)
-    assert {one.middle < 0.75 for one in course.nights if one.started_utc >= told.since_utc} == {True}
-    assert {one.middle > 0.9 for one in course.nights if one.started_utc < told.since_utc} == {True}
+        nightly = nights_of_cause(told, standing, "")
+    assert nightly is not None
+    assert nightly.before == pytest.approx(1.0, abs=0.03)
+    assert nightly.after == pytest.approx(told.ratio, abs=0.03)
+    assert {one.middle < 0.75 for one in nightly.nights if one.started_utc >= told.since_utc} == {True}
+    assert {one.middle > 0.9 for one in nightly.nights if one.started_utc < told.since_utc} == {True}
     ask.words("report", "--since", "30d", "--to", str(tmp_path / "month.html"), expect=3)
     ask.words("report", "--to", str(tmp_path / "run.html"), expect=3)
     for page in ("month.html", "run.html"):
         text = (tmp_path / page).read_text("utf-8")
         [figure] = re.findall(r"<figure><h3>node alpha/n4</h3>.*?</figure>", text, re.S)
-        assert figure.count(" UTC: ") == len(course.nights)
+        assert figure.count(" UTC: ") == len(nightly.nights)
+
+
+#: Jobs of one night as (client, server), and of each kind of thing the jobs that its picture shows. n1 and n2 are behind
+#: leaf1, n3 and n4 behind leaf2, n5 behind leaf3; n1, n2 and n3 are old.
+JOBS = (("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n4"), ("n4", "n5"), ("n1", ""), ("n3", ""))
+SHOWN = {
+    ("night",): JOBS,
+    ("class", "old"): (JOBS[0], JOBS[1], JOBS[2], JOBS[5], JOBS[6]),
+    ("group", "leaf1"): (JOBS[2],),
+    ("between", "leaf2", "leaf3"): (JOBS[4],),
+    ("node", "n1"): (JOBS[0], JOBS[1], JOBS[2], JOBS[5]),
+    ("server", "n1"): (JOBS[1],),
+    ("link", "n1", "n2"): (JOBS[0], JOBS[1]),
+    ("pair", "n2", "n1"): (JOBS[1],),
+}
+
+
+@pytest.mark.parametrize(("thing", "shown"), SHOWN.items(), ids=lambda one: " ".join(one) if isinstance(one[0], str) else "")
+def test_a_picture_shows_the_jobs_of_its_thing(thing: tuple[str, ...], shown: tuple[tuple[str, str], ...]) -> None:
+    nodes = ("n1", "n2", "n3", "n4", "n5")
+    client, server = (np.array([nodes.index(one[end]) if one[end] else judged.NOBODY for one in JOBS]) for end in (0, 1))
+    values = judged.Values(
+        np.zeros(len(JOBS), np.int32),
+        np.zeros(len(JOBS), np.int32),
+        client.astype(np.int32),
+        server.astype(np.int32),
+        np.log(np.arange(1.0, len(JOBS) + 1)),
+        np.zeros(len(JOBS), np.int8),
+        (judged.Night("first", 0.0),),
+        (judged.Test("tcp_stream", Better.HIGHER),),
+        nodes,
+        np.array([0, 0, 0, 1, 1], np.int32),
+        np.array([0, 0, 1, 1, 2], np.int32),
+        ("old", "new"),
+        ("leaf1", "leaf2", "leaf3"),
+    )
+    role = thing[0] if thing[0] == "server" else None
+    began = "1970-01-01T00:00:00Z"
+    what = ("alpha", "node" if role else thing[0], thing[1:], ("tcp_stream",), "told", began, "first", began)
+    cause = ClusterCause(*what, 0.5, 0.4, 0.6, 3, "", role)
+    standing = Standing("alpha", "first", (cause,), (), frozenset(), frozenset(), values=values)
+    found = nights_of_cause(cause, standing, "")
+    assert found is not None
+    [night] = found.nights
+    usual = float(np.exp(np.median(values.value)))
+    assert night.job_count == len(shown)
+    assert (night.low, night.high) == pytest.approx([(JOBS.index(shown[place]) + 1) / usual for place in (0, -1)])
 
 
 @pytest.mark.heavy

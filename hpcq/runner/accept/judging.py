@@ -435,14 +435,14 @@ def weak_in(database: Path, runs: Sequence[str]) -> list[str]:
 
 
 def _beside_other_work(database: Connection, cluster: str, runs: Sequence[str]) -> list[str]:
-    """One line per run of which most was measured beside other work: everything later looks better than it."""
+    """One line per run of which most was measured beside other work: what comes later may look better than it is."""
     found = []
     for run in runs:
         total = sum(one.measured_count for one in query.runs(database, run) if one.cluster == cluster)
         disturbed = query.disturbed_count(database, Selection(run=run, cluster=cluster))
         if 2 * disturbed > total:
-            counted = f"{disturbed} of {total} results were measured beside other work"
-            found.append(f"{cluster}: {run}: {counted}: what is compared with them looks fine")
+            counted = f"{disturbed} of {total} results were measured beside other work and may be low"
+            found.append(f"{cluster}: {run}: {counted}: what is compared with them may look better than it is")
     return found
 
 

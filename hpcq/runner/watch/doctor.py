@@ -299,8 +299,11 @@ def _judgement(path: Path) -> Iterator[Checkup]:
     if not path.exists():
         return
     with reading(path) as connection:
-        found = standings(connection, names(connection, "cluster"), "90d")
+        clusters = names(connection, "cluster")
+        found = standings(connection, clusters, "90d")
         failed = failed_gates(connection, *bounds_of(connection, "90d"))
+    for cluster in sorted(set(clusters) - {one.cluster for one in found}):
+        yield Checkup("judgement", cluster, "note", "no node judged: no test of a node or a pair was ever tried", "hpcq runs")
     for one in found:
         for cause in one.causes:
             yield Checkup("judgement", one.cluster, "note", cause.words, "hpcq regressions" if cause.is_told else "")
