@@ -285,15 +285,16 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
 
 
 def _smallest(found: Iterable[Standing]) -> str:
-    """`; told would be: a node 8 % slower for 6 nights`: what the first line passes may still have lost less."""
+    """`; a node 8 % slower for 6 nights would be told`: what the first line passes may still have lost less."""
     from hpcq.analysis.standing import SMALLEST_NIGHTS
 
     losses = [one.smallest_told for one in found]
     if not losses:
         return ""
     worst = max((1.0 if one is None else one) for one in losses)
-    shown = f"a node {100 * worst:.0f} % slower for" if worst < 1 else "no node, even at half its speed, within"
-    return f"; told would be: {shown} {SMALLEST_NIGHTS} nights"
+    if worst < 1:
+        return f"; a node {100 * worst:.0f} % slower for {SMALLEST_NIGHTS} nights would be told"
+    return f"; no node would be told within {SMALLEST_NIGHTS} nights, even at half its speed"
 
 
 def _print_found(found: _Found, since: str, *, everything: bool) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from bench.support.histories import Fault, Site, draw
-from hpcq.analysis.standing import ClusterCause, standings
+from hpcq.analysis.standing import ClusterCause, Standing, standings
+from hpcq.cli.regressions import _smallest
 from hpcq.judge.causes import Thing
 from hpcq.judge.judging import watch
 from hpcq.judge.values import Values
@@ -87,7 +88,7 @@ def test_the_first_line_says_what_would_have_been_told(importing: Importing, noi
     """A loss a little larger than it says is told within its nights; one far below it is not."""
     importing.bring(rows_of(draw(Site(8, 40, noise, "fixed"), seed=6)))
     first = importing.words("regressions", "--since", "2026-03-20", expect=0).splitlines()[0]
-    said = re.search(r"; told would be: a node (\d+) % slower for 6 nights$", first)
+    said = re.search(r"; a node (\d+) % slower for 6 nights would be told$", first)
     assert said, first
     loss = int(said[1]) / 100
     told = [
@@ -240,3 +241,14 @@ def test_a_new_node_is_held_against_its_own_hardware(importing: Importing) -> No
     told = [one for one in said if one["state"] == "told"]
     assert [(one["thing"], one["names"]) for one in told] == [("node", ["new12"])]
     assert "worse than its peers since it was first measured" in told[0]["reason"]
+
+
+@pytest.mark.fast
+@pytest.mark.promise("`regressions` says beside its passes if even a node at half its speed would not be told.")
+def test_the_smallest_loss_of_several_clusters_is_the_largest_of_theirs() -> None:
+    def standing(smallest: float | None) -> Standing:
+        return Standing("alpha", "first", (), (), frozenset(), frozenset(), smallest_told=smallest)
+
+    assert _smallest([]) == ""
+    assert _smallest([standing(0.03), standing(0.08)]) == "; a node 8 % slower for 6 nights would be told"
+    assert _smallest([standing(0.03), standing(None)]) == "; no node would be told within 6 nights, even at half its speed"
