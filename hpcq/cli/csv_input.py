@@ -11,6 +11,7 @@ import csv
 import datetime as dt
 import io
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +20,12 @@ from pathlib import Path
 from hpcq.errors import DATABASE_HEAD, UserError
 from hpcq.units import count_of
 
-MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "-", "--", "?"})
 PAIR_COLUMNS = ("round", "node_a", "node_b", "value")
 GROUP_COLUMNS = ("node", "group")
+_TIMES = frozenset({"time", "date", "timestamp", "utc"})
+#: Columns of these names tell series apart, also where nodes have numbers for names.
+_LABELS = frozenset({"cluster", "node", "host", "hostname", "client", "server", "partner", "rack", "leaf", "switch", "test"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,10 @@ def read_series(file: str, time: str | None = None, values: Sequence[str] = (), 
     """Read a CSV with one series per column and an optional header; `-` is standard input.
 
     time: the column of times; rows are then sorted by it. None: a column called time, date, timestamp or utc that begins
-    with a moment, if there is one. values: the columns of values, if not all. by: the columns whose texts tell one series
-    from another. These need a header.
+    with a moment, or the only column that holds nothing but moments in words, if there is one. values: the columns of
+    values, if not all. by: the columns whose texts tell one series from another. These need a header.
     """
-    name, rows = _read_rows(file, keep_blank_lines=True)
+    name, rows = _read_rows(file, keep_blank_lines=True, decimal_commas=True)
     while rows and not any(rows[-1].cells):
         rows.pop()
     time = time or _times_by_name(rows)
@@ -83,25 +87,90 @@ def read_series(file: str, time: str | None = None, values: Sequence[str] = (), 
     at = None if time is None else _place(name, rows[0].line, titles, time)
     keys = [_place(name, rows[0].line, titles, one) for one in by]
     chosen = [_place(name, rows[0].line, titles, one) for one in values]
-    chosen = chosen or [i for i in range(width) if i != at and i not in keys]
+    if not chosen:
+        chosen = [i for i in range(width) if i != at and i not in keys]
+        _refuse_labels(name, data, titles, chosen)
     if not chosen:
         raise UserError(f"{name}:{rows[0].line}: header: no column is left for values: {', '.join(titles)}")
     moments = {} if at is None else {row.line: _moment(name, row.line, titles[at], row.cells[at]) for row in data}
     if moments:
         data = sorted(data, key=lambda row: moments[row.line])
+    if named:
+        _refuse_mixed(name, data, titles, chosen=chosen, at=at, keys=keys, moments=moments)
     return SeriesTable(name, _series(name, data, titles, chosen=chosen, keys=keys, moments=moments, named=bool(values)))
 
 
 def _times_by_name(rows: Sequence[_Row]) -> str | None:
-    filled = [row.cells for row in rows[:3] if any(row.cells)]
+    filled = [row.cells for row in rows if any(row.cells)]
     if len(filled) < 2 or len(filled[0]) != len(filled[1]):
         return None
+    titles, first = filled[:2]
     named = [
         title
-        for title, cell in zip(*filled[:2], strict=True)
-        if title.strip().casefold() in {"time", "date", "timestamp", "utc"} and cell and _may_be_moment(title, cell, rows)
+        for title, cell in zip(titles, first, strict=True)
+        if title.casefold() in _TIMES and cell and _may_be_moment(title, cell, rows)
     ]
+    if not named:
+        dates = [i for i, title in enumerate(titles) if not _is_date(title)]
+        named = [titles[i] for i in dates if all(len(cells) > i and _is_date(cells[i]) for cells in filled[1:])]
     return named[0] if len(named) == 1 else None
+
+
+def _refuse_labels(name: str, data: Sequence[_Row], titles: Sequence[str], chosen: Sequence[int]) -> None:
+    """Columns of words are no values: say which they are, and what to type."""
+    words = [i for i in chosen if titles[i].casefold() in _LABELS or all(_is_word(row.cells[i]) for row in data)]
+    if words and len(words) < len(chosen):
+        first = words[0]
+        message = f"{name}:{data[0].line}: {titles[first]}: {data[0].cells[first]!r}: a finite number, or a column for --by"
+        times = " (--time, if it holds times)" if len(words) == 1 else ""
+        raise UserError(message, f"{_by(titles, words)} makes a series of each{times}; --value names the columns of values")
+
+
+def _refuse_mixed(
+    name: str,
+    data: Sequence[_Row],
+    titles: Sequence[str],
+    *,
+    chosen: Sequence[int],
+    at: int | None,
+    keys: Sequence[int],
+    moments: dict[int, dt.datetime],
+) -> None:
+    """Rows of several nodes in one series hide the slow one: refuse them where columns that nobody named tell them apart.
+
+    Such a column has different words, or labels, in most rows of one moment.
+    """
+    together: dict[tuple[object, ...], list[_Row]] = {}
+    for row in data if moments else ():
+        together.setdefault((moments[row.line], *(row.cells[i] for i in keys)), []).append(row)
+    several = [rows for rows in together.values() if len(rows) > 1]
+    left = [i for i in range(len(titles)) if i != at and i not in keys and i not in chosen]
+    left = [i for i in left if titles[i].casefold() in _LABELS or any(_is_word(row.cells[i]) for row in data)]
+    apart = {i: [rows for rows in several if len({row.cells[i] for row in rows}) > 1] for i in left}
+    mixed = [i for i in left if apart[i] and 2 * len(apart[i]) > len(several)]
+    if mixed:
+        i = mixed[0]
+        one = apart[i][0][0]
+        other = next(row for row in apart[i][0] if row.cells[i] != one.cells[i])
+        raise UserError(
+            f"{name}:{other.line}: {titles[i]}: {other.cells[i]!r}, and {one.cells[i]!r} at the same time in line {one.line}: "
+            "one series, or a column for --by",
+            f"{_by(titles, mixed)} makes a series of each",
+        )
+
+
+def _by(titles: Sequence[str], columns: Sequence[int]) -> str:
+    return " ".join(f"--by {shlex.quote(titles[i])}" for i in columns)
+
+
+def _is_word(cell: str) -> bool:
+    """Whether a cell is a label: no number, none with a unit or with separators, and not missing."""
+    number = cell.replace(",", "").partition(" ")[0]
+    return cell.lower() not in MISSING and not _is_number(number)
+
+
+def _is_date(cell: str) -> bool:
+    return not _is_number(cell) and _as_moment(cell) is not None
 
 
 def _may_be_moment(title: str, cell: str, rows: Sequence[_Row]) -> bool:
@@ -161,11 +230,12 @@ def _place(name: str, line: int, titles: Sequence[str], wanted: str) -> int:
     raise UserError(f"{name}:{line}: header: no column {wanted!r}: {', '.join(titles)}")
 
 
-_TIME_FORMS = ("%Y.%m.%d %H:%M:%S %z", "%Y.%m.%d %H:%M:%S", "%Y.%m.%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d")
+_TIME_FORMS = tuple(
+    f"{day}{time}" for day in ("%Y.%m.%d", "%Y/%m/%d", "%d.%m.%Y") for time in (" %H:%M:%S %z", " %H:%M:%S", " %H:%M", "")
+)
 
 
-def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
-    """A time as ISO 8601, as 2026.11.24 03:00:00 +0100, or as (milli)seconds since 1970; without a zone it is UTC."""
+def _as_moment(cell: str) -> dt.datetime | None:
     found: dt.datetime | None = None
     with contextlib.suppress(ValueError, OverflowError, OSError):
         found = _since_1970(float(cell)) if _is_number(cell) else dt.datetime.fromisoformat(cell)
@@ -173,8 +243,17 @@ def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
         if found is None:
             with contextlib.suppress(ValueError):
                 found = dt.datetime.strptime(cell, form)
+    return found
+
+
+def _moment(name: str, line: int, title: str, cell: str) -> dt.datetime:
+    """A time as ISO 8601, as 2026.11.24 03:00:00 +0100, as 24.11.2026, or as (milli)seconds since 1970; without a zone: UTC."""
+    found = _as_moment(cell)
     if found is None:
-        raise UserError(f"{name}:{line}: {title}: {cell!r}: a time such as 2026-11-24, 2026-11-24T03:00:00Z or 1795489200")
+        hint = "of 01/02/2026 nobody knows which is the month" if cell.count("/") == 2 else None
+        raise UserError(
+            f"{name}:{line}: {title}: {cell!r}: a time such as 2026-11-24, 2026-11-24T03:00:00Z or 1795489200", hint
+        )
     return found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
 
 
@@ -225,7 +304,7 @@ def read_groups(file: str) -> dict[str, str]:
     return groups
 
 
-def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[_Row]]:
+def _read_rows(file: str, *, keep_blank_lines: bool = False, decimal_commas: bool = False) -> tuple[str, list[_Row]]:
     name = "standard input" if file == "-" else file
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -242,7 +321,8 @@ def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[
         ) from error
     if "\0" in text:
         raise UserError(f"{name}:{text.count(chr(10), 0, text.index(chr(0))) + 1}: text: a NUL byte: text")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text), strict=True)
+    separator = _separator(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     rows: list[_Row] = []
     try:
         for cells in reader:
@@ -250,7 +330,17 @@ def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[
                 rows.append(_Row(reader.line_num, [cell.strip() for cell in cells]))
     except csv.Error as error:
         raise UserError(f"{name}:{reader.line_num}: {error}: must be valid CSV") from error
+    if decimal_commas and separator == ";":
+        _with_points(rows)
     return name, rows
+
+
+def _with_points(rows: Sequence[_Row]) -> None:
+    """Where semicolons part the cells, a comma in numbers is a decimal one, unless the file has decimal points as well."""
+    numbers = [cell for row in rows for cell in row.cells if _is_number(cell.replace(",", "."))]
+    if any(cell.count(",") == 1 for cell in numbers) and not any("." in cell for cell in numbers):
+        for row in rows:
+            row.cells[:] = [cell.replace(",", ".") if _is_number(cell.replace(",", ".")) else cell for cell in row.cells]
 
 
 def _separator(text: str) -> str:
@@ -306,7 +396,12 @@ def _number(name: str, line: int, title: str, cell: str, *, named: bool = True) 
         return math.nan
     if not _is_number(cell):
         hint = None if named else "--value names the column of values, --time that of times, --by those of labels"
-        hint = "numbers have a decimal point" if _is_number(cell.replace(",", ".", 1)) else hint
+        if _is_number(cell.replace(",", ".", 1)):
+            hint = "numbers have a decimal point; a decimal comma needs semicolons between the cells"
+        elif _is_number(cell.replace(",", "")):
+            hint = "numbers have no separators of thousands"
+        elif _is_number(cell.partition(" ")[0]):
+            hint = "a unit stands in the header, not beside each number"
         message = f"{name}:{line}: {title}: {cell!r}: a finite number, or nothing where a value is missing"
         raise UserError(message, hint)
     return float(cell)

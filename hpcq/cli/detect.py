@@ -31,7 +31,8 @@ _GOOD = {Better.HIGHER: "higher is better", Better.LOWER: "lower is better", Bet
 @click.option(
     "--time",
     metavar="COLUMN",
-    help="The column of times: rows are sorted by it, changes have dates. Default: one called time, date, timestamp or utc.",
+    help="The column of times: rows are sorted by it, changes have dates. Default: one called time, date, timestamp or utc, "
+    "or the only one with dates.",
 )
 @click.option("--value", "values", metavar="COLUMN", multiple=True, help="A column of values; repeatable. Default: all others.")
 @click.option("--by", metavar="COLUMN", multiple=True, help="A column that tells series apart, such as the node; repeatable.")
@@ -62,9 +63,9 @@ def detect(
 
     FILE has one series per column, in time order, with or without a header; - is standard input. With --by it has one value
     per row, and the columns named there say to which series it belongs. Empty cells are missing values. The names tell
-    which direction is good: those of hpcq's metrics, and words such as latency, time, loss or errors. The first line says
-    how many series were judged. A search needs at least ten values per series. Exit code 3 when a series is worse than it
-    was, 4 if undecided.
+    which direction is good: those of hpcq's metrics, words such as latency, time, loss or errors, and units such as Gbit/s.
+    The first line says how many series were judged. A search needs at least ten values per series. Exit code 3 when a
+    series is worse than it was, 4 if undecided.
 
     \b
     Example: hpcq detect --better higher nightly.csv
