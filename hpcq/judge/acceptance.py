@@ -528,7 +528,7 @@ class _Judge:
     def _groups(self) -> None:
         """Tell groups and the ways between two of them, one verdict each."""
         for (group, how), changes in sorted(self.accuser.group_causes().items(), key=lambda cause: cause[0]):
-            fit, change = min(changes, key=lambda one: one[1] / one[0].sizes.effect)
+            fit, change = _clearest(changes)
             members = tuple(self.names[node] for node in np.flatnonzero(self.group == group))
             inside = (
                 "its nodes are slow with each other, too: what they share"
@@ -1361,12 +1361,11 @@ class _Accuser:
 
     def between_causes(self) -> dict[tuple[int, int], tuple[_Fit, float]]:
         """By two groups, the test that shows it most."""
-        found: dict[tuple[int, int], tuple[_Fit, float]] = {}
+        found: dict[tuple[int, int], list[tuple[_Fit, float]]] = {}
         for fit in self.fits:
             for key, change in fit.slow_between.items():
-                if key not in found or change < found[key][1]:
-                    found[key] = fit, change
-        return found
+                found.setdefault(key, []).append((fit, change))
+        return {key: _clearest(changes) for key, changes in found.items()}
 
     # -- slow in some jobs ----------------------------------------------------------------------------------------------
 
@@ -1465,6 +1464,11 @@ def _at_most(count: int, of: int, share: float) -> float:
         total += term
         term *= (of - number) / (number + 1) * share / (1 - share)
     return min(1.0, total)
+
+
+def _clearest(changes: Sequence[tuple[_Fit, float]]) -> tuple[_Fit, float]:
+    """Return the test that says best what is wrong: one that fails, then one that is slow: losses follow from that."""
+    return min(changes, key=lambda one: (one[1] > -one[0].sizes.failure, one[0].sizes.is_loss, one[1] / one[0].sizes.effect))
 
 
 def _percent(fit: _Fit, change: float, slower: str = "slower", lost: str = "of the packets lost") -> str:

@@ -55,6 +55,12 @@ class Reservation:
     maintenance: bool
     mine: bool
     flex: bool = False
+    #: What the scheduler itself calls it, where a person gave it another name.
+    native_id: str = ""
+
+    def is_called(self, name: str) -> bool:
+        """Whether a person may mean it by this name."""
+        return name != "" and name in {self.name, self.native_id}
 
     @property
     def own(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from itertools import permutations
 from math import log
@@ -255,6 +256,14 @@ def test_a_slow_uplink_is_its_leaf_and_none_of_its_nodes() -> None:
         assert found.groups[0].nodes == ("n3", "n4")
         assert {"n3", "n4"}.isdisjoint(found.good), "who is behind it is no good partner"
         assert found.drainable == frozenset()
+
+
+def test_of_a_slow_uplink_that_also_loses_packets_it_is_said_that_it_is_slow() -> None:
+    slow = jobs_of(across("leaf2", 0.5), pairs=EVERY)
+    lossy = [Job(*one.pair, f"{one.test}{PACKETS}", 1, -0.3 if one.pair in across("leaf2", 0.5) else 0.0) for one in slow]
+    found = judge(EIGHT, slow + lossy, BEHIND, scatter=1e-5)
+    assert [one.name for one in found.groups] == ["leaf2"]
+    assert re.search(r": 5\d % slower in tcp_stream", found.groups[0].reason), found.groups[0].reason
 
 
 def test_between_two_leaves_it_cannot_be_told_whose_uplink_it_is() -> None:

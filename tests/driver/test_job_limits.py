@@ -29,10 +29,10 @@ PartitionName=staff AllowGroups=ALL AllowAccounts=root AllowQos=ALL Default=NO Q
 MinNodes=0 RootOnly=NO ReqResv=NO State=UP
 @user 20001
 @groups labuser hpc
-@assoc lab|normal||
-@qos normal||
-@qos small|00:10:00|
-@qos wide|1-12:00:00|cpu=64,node=16
+@assoc lab||normal|normal,small,wide|||
+@qos normal||||
+@qos small|00:10:00|||
+@qos wide|1-12:00:00|node=16||
 """
 NEW = """\
 PartitionName=short AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A DefaultTime=NONE \
@@ -195,3 +195,41 @@ def test_jobs_of_a_link_keep_the_limits_of_both_clusters(tmp_path: Path) -> None
         fit_link(plan, 1, {"alpha": JobLimits(nodes_at_least=Bound(2, "MinNodes of partition a"))})
     with pytest.raises(UserError, match=r"on beta: the site would not take its jobs"):
         fit_link(plan, 1, {"beta": JobLimits(refusals=("no",))})
+
+
+#: A user who has two accounts, one of them in one partition only, and QOS with limits of a user's jobs together.
+SHARES = """\
+PartitionName=cpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=YES QoS=N/A MaxTime=1-00:00:00 State=UP
+PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO QoS=gpus MaxTime=1-00:00:00 State=UP
+@user 20001
+@enforced associations,limits,qos
+@assoc lab|gpu|||00:10:00|node=4|
+@assoc lab|||physics||||cpu=4096
+@assoc chem|gpu||||node=2|
+@qos physics|||cpu=1000|
+@qos gpus|||node=8|node=3
+@account lab
+@cpus cpu|128
+@cpus gpu|64+
+""".replace("@assoc lab|||physics||||", "@assoc lab|||physics|||")
+
+
+@pytest.mark.promise("An association of one partition limits jobs of that partition only.")
+@pytest.mark.promise("Slurm's limits of a user, of a QOS and of CPUs are limits of a job's nodes.")
+def test_whose_share_it_is() -> None:
+    cpu, gpu = limits(SHARES, "cpu"), limits(SHARES, "gpu")
+    assert cpu.max_nodes == Bound(7, "MaxTRESPU of QOS physics, cpu=1000, in nodes of 128 CPUs"), "its only QOS is that of jobs"
+    assert cpu.max_walltime_s == Bound(86400, "MaxTime of partition cpu")
+    assert gpu.max_nodes == Bound(3, "GrpTRES of QOS gpus")
+    assert gpu.max_walltime_s == Bound(600, "MaxWall of account lab")
+    assert limits(SHARES, "gpu", account="chem").max_nodes == Bound(2, "MaxTRES of account chem")
+    free = SHARES.replace("associations,limits,qos", "associations,qos")
+    assert limits(free, "gpu").max_nodes is None, "limits are not enforced"
+
+
+@pytest.mark.promise("A partition for which you have no association is refused before anything is submitted.")
+def test_an_account_of_another_partition() -> None:
+    [words] = limits(SHARES, "cpu", account="chem").refusals
+    there = "account chem in gpu, account lab in every partition, account lab in gpu"
+    assert words == f"partition cpu: you have no association for it: there are {there}"
+    assert limits(SHARES.replace("associations,limits,qos", "none"), "cpu", account="chem").refusals == ()

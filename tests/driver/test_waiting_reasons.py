@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hpcq.definition.model import Budget
@@ -205,3 +207,17 @@ def test_a_node_that_is_planned_for_another_job_of_the_run_is_not_taken() -> Non
     assert withdrawn(FIRST, SECOND, nodes=planned, max_wait_s=0) == []
     assert withdrawn(SECOND, nodes=planned, max_wait_s=0) == ["second"]
     assert withdrawn(FIRST, SECOND, nodes=busy, max_wait_s=0) == ["first", "second"]
+
+
+@pytest.mark.promise("Jobs that wait for a limit which jobs of their own run fill are not given up between two of these.")
+def test_patience_with_a_limit_begins_when_nothing_of_the_run_runs() -> None:
+    """A user may run one job at a time: the second waits as long as the first runs, and is next."""
+    policy = YieldPolicy(Budget(), max_wait_s=600)
+    limited = {"17": queued("17", Wait.LIMIT, "QOSMaxJobsPerUserLimit")}
+    running = replace(FIRST, state=JobState.RUNNING)
+    for now_s in (0.0, 400.0, 800.0):
+        assert policy.to_withdraw([running, SECOND], QueueSnapshot(limited), None, now_s) == []
+    for now_s in (805.0, 1200.0, 1400.0):
+        assert policy.to_withdraw([SECOND], QueueSnapshot(limited), None, now_s) == []
+    [gone] = policy.to_withdraw([SECOND], QueueSnapshot(limited), None, 1405.0)
+    assert gone.waited

@@ -169,3 +169,16 @@ def test_pairs_stay_within_sets_that_no_job_may_span(tmp_path: Path, lines: str,
             assert "no job may have nodes of two of the 2 fabrics switch=s1: pbn[1-2]; switch=s2: pbn[3-4]" in note
             desk.hpcq("run", "try.yaml")
             assert measured(desk) == 2
+
+
+@pytest.mark.promise("A reservation of PBS is meant by the name that a person gave it, and by its id.")
+def test_a_reservation_is_meant_by_its_name_and_by_its_id(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        administration = site(pbs).scheduler.administration()
+        assert administration is not None
+        soon = time.strftime("%Y%m%d%H%M.%S", time.localtime(time.time() + 3600))
+        pbs.run("pbs_rsub", "-N", "swap", "-R", soon, "-D", "600", "--hosts", "pbn1")
+        [seen] = administration.look().reservations
+    assert seen.name == "swap"
+    assert seen.native_id.startswith("M")
+    assert (seen.is_called("swap"), seen.is_called(seen.native_id), seen.is_called("")) == (True, True, False)

@@ -103,7 +103,7 @@ def test_a_maintenance_from_end_to_end(live8: Live, tmp_path: Path) -> None:
 
     # Let in, it runs inside. Two nodes alone say little of each other, but one of them has another MTU.
     inside = accept(desk, "--since", name, expect=3)
-    assert (inside["reservation"], at_fault(inside)) == (name, {"n02": True, "n03": False}), inside["verdicts"]
+    assert (inside["reservation"], at_fault(inside)) == ("swap", {"n02": True, "n03": False}), inside["verdicts"]
     assert inside["verdicts"]["n03"] == "inconclusive"
     assert [one["order"] for one in inside["commands"]] == ["drain"], "PBS lets no job out of a reservation"
 

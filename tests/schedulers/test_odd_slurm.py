@@ -251,7 +251,7 @@ SITE = (
     '*account=lab-a*ParentName) echo lab;;\n'
     '*account=lab*ParentName) echo physics;;\n'
     '*account=physics*ParentName) echo root;;\n'
-    '*"show assoc"*) echo "lab-a|normal||";;\n'
+    '*"show assoc"*) echo "lab-a||normal|normal|||";;\n'
     "esac\n"
 )  # fmt: skip
 

@@ -58,8 +58,8 @@ PartitionName=staff AllowAccounts=root AllowQos=ALL Default=NO QoS=N/A MaxNodes=
 PartitionName=one AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxNodes=1 MaxTime=UNLIMITED State=UP
 @user 20001
 @groups me
-@assoc guest|||
-@assoc lab||01:00:00|
+@assoc guest||||||
+@assoc lab||||01:00:00||
 @name alpha
 @node main|n1|idle|64|257000|gpu:4
 @node main|n2|idle|64|257000|gpu:4

@@ -372,14 +372,17 @@ def _release(orders: Orders, names: Sequence[str], seen: Upkeep) -> list[Command
 def check_reservation(name: str, database: Path, cluster_paths: Mapping[str, Path]) -> None:
     """Raise UserError for a name that no cluster has or had: a wrong name must not read as "nothing to do"."""
     there: set[str] = set()
+    ids: set[str] = set()
     with reading(database) as connection:
         for cluster in cluster_paths:
             there |= {one for node in ledger.nodes_of(connection, cluster).values() for one in node.reservations}
     for path in cluster_paths.values():
         cluster_file = read_cluster(path)
         administration = scheduler_of(cluster_file, reach(cluster_file)).administration()
-        there |= {one.name for one in administration.look().reservations} if administration is not None else set()
-    if name not in there:
+        present = administration.look().reservations if administration is not None else ()
+        there |= {one.name for one in present}
+        ids |= {one.native_id for one in present if one.native_id}
+    if name not in there | ids:
         known = f"there are {', '.join(sorted(there)[:12])}" if there else "no reservation is there, and none was recorded"
         raise UserError(f"--since: {name!r}: must be a reservation, a time (now-12h, 2026-11-20), a run, or boot", known)
 

@@ -112,7 +112,7 @@ def _why(selection: NodeSelection, node: LedgerNode, seen: Upkeep) -> str:
 
 def _why_reserved(name: str, node: LedgerNode, seen: Upkeep) -> str:
     """Return why a reservation gives a node a test: the node is in it, or has no verdict since it ended."""
-    if any(one.name == name and node.node in one.nodes for one in seen.reservations):
+    if any(one.is_called(name) and node.node in one.nodes for one in seen.reservations):
         return f"in reservation {name}"
     ended = node.reservations.get(name)
     return f"was in reservation {name}" if ended is not None and (_judged_utc(node) or "") <= ended else ""

@@ -140,6 +140,8 @@ class YieldPolicy:
     max_wait_s: float
     _queued_since: dict[str, float] = field(default_factory=dict)
     _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
+    #: Since when no job of this run has run: a limit that its own jobs fill passes with each that ends.
+    _nothing_runs_s: float | None = None
     #: When a job of this run was last seen to have a node.
     _ours_s: dict[str, float] = field(default_factory=dict)
     #: Jobs of other users that still waited when we had returned all nodes.
@@ -192,7 +194,10 @@ class YieldPolicy:
         live = list(attempts)
         held_by_us = self._held_by_us(live, 0.0 if snapshot.own_nodes is not None else _OURS_STILL_S, now_s)
         obstacles = _obstacles(snapshot, held_by_us, Counter(node for attempt in live for node in attempt.nodes))
-        something_runs = any(attempt.state is not JobState.QUEUED for attempt in live)
+        if any(attempt.state is not JobState.QUEUED for attempt in live):
+            self._nothing_runs_s = None
+        elif self._nothing_runs_s is None:
+            self._nothing_runs_s = now_s
         waits = {one.tag: _wait_of(one, snapshot) for one in live}
         claims = Counter(node for one in live if waits[one.tag] is not Wait.NODE for node in one.nodes)
         found = []
@@ -206,7 +211,7 @@ class YieldPolicy:
             ours = held_by_us | (snapshot.own_nodes or set())
             shared = any(claims[node] > own_count or node in ours for node in attempt.nodes)
             in_the_way = {node: obstacles[node] for node in attempt.nodes if node in obstacles}
-            decision = self._decide(attempt, report, in_the_way, now_s, something_runs=something_runs, shared=shared)
+            decision = self._decide(attempt, report, in_the_way, now_s, shared=shared)
             if decision is None and paused is not None:
                 decision = Withdrawal(attempt.tag, attempt.scheduler_job_id, paused)
             if decision is not None:
@@ -241,7 +246,6 @@ class YieldPolicy:
         in_the_way: Mapping[str, _Obstacle],
         now_s: float,
         *,
-        something_runs: bool,
         shared: bool,
     ) -> Withdrawal | None:
         tag, scheduler_job_id = attempt.tag, attempt.scheduler_job_id
@@ -260,7 +264,8 @@ class YieldPolicy:
         if wait is Wait.NODE and looks >= _LOOKS:
             words = f"{said}, behind somebody else's job: {', '.join(in_front)}" if in_front else said
             return Withdrawal(tag, scheduler_job_id, words, retry_later=True, taken=bool(in_front))
-        if wait in _TOLD and word_s >= self.max_wait_s and not something_runs:
+        idle_s = 0.0 if self._nothing_runs_s is None else now_s - self._nothing_runs_s
+        if wait in _TOLD and min(word_s, idle_s) >= self.max_wait_s:
             return Withdrawal(tag, scheduler_job_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
         if queued_s >= self.max_wait_s and gone:
             words = f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}"

@@ -372,6 +372,7 @@ def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str, *, alo
         active=one.active,
         maintenance=one.maintenance,
         mine=one.admits(user),
+        native_id=one.queue,
     )
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpcq import nodelist
 from hpcq.errors import SchedulerError
@@ -176,13 +177,20 @@ def job_limits_command(account: str | None) -> str:
         "p=$(scontrol --all --oneliner show partition) || exit 1; printf '%s\\n' \"$p\"; "
         'printf "@user %s\\n@groups %s\\n@host %s\\n" "$(id -u)" "$(id -Gn)" "$(uname -n | cut -d. -f1)"; '
         "scontrol show config 2>/dev/null"
-        " | sed -n 's/^EnforcePartLimits *= */@enforce /p; s/^SLURM_VERSION *= */@version /p'; "
+        " | sed -n 's/^EnforcePartLimits *= */@enforce /p; s/^SLURM_VERSION *= */@version /p;"
+        " s/^AccountingStorageEnforce *= */@enforced /p'; "
         f"{SACCTMGR}; "
-        f"o=$($s show assoc where {association(account)} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null); "
+        f"o=$($s show assoc where {association(account)} format={_OF_ASSOCIATION} 2>/dev/null); "
         "[ -z \"$o\" ] || printf '%s\\n' \"$o\" | sed 's/^/@assoc /'; "
-        f"{_PARENTS}; $s show qos format=Name,MaxWall,MaxTRES 2>/dev/null | sed 's/^/@qos /'; true"
+        f"{_PARENTS}; $s show qos format={_OF_QOS} 2>/dev/null | sed 's/^/@qos /'; "
+        "$s show user \"$(id -un)\" format=DefaultAccount 2>/dev/null | sed 's/^/@account /'; "
+        "sinfo --noheader --all --format='@cpus %R|%c' 2>/dev/null; true"
     )
 
+
+#: Columns of sacctmgr. An association may hold for one partition; MaxTRESPU is a user's share of a QOS.
+_OF_ASSOCIATION = "Account,Partition,DefaultQOS,QOS,MaxWall,MaxTRES,GrpTRES"
+_OF_QOS = "Name,MaxWall,MaxTRES,MaxTRESPU,GrpTRES"
 
 #: Shell: the accounts above each of ours, in $o, if a partition in $p takes some accounts only.
 _PARENTS = (
@@ -220,8 +228,6 @@ def survey_command() -> str:
         f"( {job_limits_command(None)} ) || exit 1\n"
         "scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= */@name /p'\n"
         "sinfo --noheader --all --Node --format='@node %R|%N|%T|%c|%m|%G'\n"
-        'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=DefaultAccount 2>/dev/null'
-        " | sed 's/^/@account /'\n"
         "srun --mpi=list 2>&1 | tr ',' '\\n' | sed 's/.*: */ /; s/^[[:space:]]*/@mpi /'; true"
     )
 
@@ -230,7 +236,7 @@ def read_survey(answer: str, account: str | None) -> SiteSurvey:
     """Read that answer for jobs that this account pays; None: the default one."""
     lines = [_fields(line) for line in answer.splitlines() if line.startswith("PartitionName=")]
     accounts = list(dict.fromkeys(row[0] for row in _rows(answer, "@assoc ") if row[0]))
-    default = next((row[0] for row in _rows(answer, "@account ") if row[0] in accounts), None)
+    default = _default_account(answer, accounts)
     accounts.sort(key=lambda name: name != default)
     nodes: dict[str, dict[str, list[str]]] = {}
     for partition, node, *rest in (row for row in _rows(answer, "@node ") if len(row) == 6):
@@ -274,22 +280,84 @@ def _hardware(cpus: str, memory_mib: str, generic: str) -> str:
     return f"{cpus} CPUs{memory}{'' if generic == '(null)' else f', {generic}'}"
 
 
+class _Association(NamedTuple):
+    """What a user may do with an account, everywhere or in one partition: the columns of _OF_ASSOCIATION."""
+
+    account: str
+    partition: str
+    default_qos: str
+    all_qos: str
+    max_wall: str
+    max_tres: str
+    grp_tres: str
+
+    @property
+    def own_qos(self) -> str:
+        """The QOS of jobs that name none: the default one, or the only one; "" if nobody says."""
+        return self.default_qos or (self.all_qos if "," not in self.all_qos else "")
+
+
+class _Qos(NamedTuple):
+    """The limits of one QOS: the columns of _OF_QOS."""
+
+    name: str
+    max_wall: str
+    max_tres: str
+    max_tres_per_user: str
+    grp_tres: str
+
+
+#: Resources that no job may exceed: of one job, of one user's jobs together, of all jobs together. Key of Slurm, column.
+_QOS_SHARES = (("MaxTRES", "max_tres"), ("MaxTRESPU", "max_tres_per_user"), ("GrpTRES", "grp_tres"))
+_OWN_SHARES = (("MaxTRES", "max_tres"), ("GrpTRES", "grp_tres"))
+
+
+def _default_account(answer: str, accounts: Sequence[str]) -> str | None:
+    """Return the account of jobs that name none: the user's default one, or the only one."""
+    named = next((row[0] for row in _rows(answer, "@account ") if row[0] in accounts), None)
+    return named or (accounts[0] if len(set(accounts)) == 1 else None)
+
+
+def _that_count(everywhere: Sequence[_Association], partition: str, account: str | None) -> list[_Association]:
+    """Return the associations of jobs in a partition: for each account the one for this partition, else the one for all."""
+    of_partition = {one.account for one in everywhere if one.partition == partition}
+    return [
+        one
+        for one in everywhere
+        if account in {None, one.account} and one.partition == (partition if one.account in of_partition else "")
+    ]
+
+
+def _without_association(name: str, everywhere: Sequence[_Association]) -> list[str]:
+    """Say that a user has no association for a partition, where the site demands one and shows those that there are."""
+    there = ", ".join(sorted({f"account {one.account} in {one.partition or 'every partition'}" for one in everywhere}))
+    return [f"partition {name}: you have no association for it: there are {there}"] if there else []
+
+
 def _of_partition(
     answer: str, found: Mapping[str, str], account: str | None, qos: str | None, reservation: str | None
 ) -> JobLimits:
     name = found["PartitionName"]
-    associations = [row for row in _rows(answer, "@assoc ") if len(row) == 4]
-    if account is None and len({row[0] for row in associations}) == 1:
-        account = associations[0][0]
-    if qos is None and len({row[1] for row in associations}) == 1:
-        qos = associations[0][1] or None
+    everywhere = [_Association(*row) for row in _rows(answer, "@assoc ") if len(row) == len(_Association._fields)]
+    if account is None:
+        account = _default_account(answer, [one.account for one in everywhere])
+    associations = _that_count(everywhere, name, account)
+    enforced = {word for row in _rows(answer, "@enforced ") for word in row[0].lower().split(",")} - {"none", "(null)"}
+    if qos is None and len({one.own_qos for one in associations}) == 1:
+        qos = associations[0].own_qos or None
     qos_names = {qos, found.get("QoS")}
-    bounds = [(f"QOS {row[0]}", row[1], row[2]) for row in _rows(answer, "@qos ") if len(row) == 3 and row[0] in qos_names]
-    bounds += [(f"account {row[0]}", row[2], row[3]) for row in associations if row[0] == account]
+    qos_rows = [_Qos(*row) for row in _rows(answer, "@qos ") if len(row) == len(_Qos._fields)]
+    of_qos = [one for one in qos_rows if one.name in qos_names]
+    own = [one for one in associations if one.account == account]
+    shares = [(f"{key} of QOS {one.name}", getattr(one, field)) for one in of_qos for key, field in _QOS_SHARES]
+    shares += [(f"{key} of account {one.account}", getattr(one, field)) for one in own for key, field in _OWN_SHARES]
     walls = [_bound(_seconds(found.get("MaxTime", "")), f"MaxTime of partition {name}")]
-    walls += [_bound(_seconds(wall), f"MaxWall of {who}") for who, wall, _ in bounds]
+    walls += [_bound(_seconds(one.max_wall), f"MaxWall of QOS {one.name}") for one in of_qos]
+    walls += [_bound(_seconds(one.max_wall), f"MaxWall of account {one.account}") for one in own]
     nodes = [_bound(_count(found.get("MaxNodes", "")), f"MaxNodes of partition {name}")]
-    nodes += [_bound(_node_share(tres), f"MaxTRES of {who}") for who, _, tres in bounds]
+    cpus = next((_count(row[1].rstrip("+")) for row in _rows(answer, "@cpus ") if row[0] == name and len(row) == 2), None)
+    if not enforced or enforced & {"limits", "safe", "all"}:
+        nodes += [bound for source, tres in shares for bound in _node_shares(source, tres, cpus)]
     least = _count(found.get("MinNodes", ""))
     [groups] = _rows(answer, "@groups ") or [[""]]
     [host] = _rows(answer, "@host ") or [[""]]
@@ -302,6 +370,7 @@ def _of_partition(
         max_walltime_s=_least(walls),
         refusals=(
             *_shared(found),
+            *(_without_association(name, everywhere) if enforced and not associations else ()),
             *_submits_from_elsewhere(found, host[0]),
             *(() if root else _refusals(found, groups[0].split(), _with_parents(answer, account), qos, reservation)),
         ),
@@ -418,9 +487,13 @@ def _count(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _node_share(tres: str) -> int | None:
-    match = re.search(r"(?:^|,)node=(\d+)", tres)
-    return int(match[1]) if match else None
+def _node_shares(source: str, tres: str, cpus: int | None) -> list[Bound]:
+    """Return what limits like `cpu=512,node=16` allow one job of nodes, each of which has this many CPUs at least."""
+    amounts = {word: int(count) for word, count in re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres)}
+    found = [Bound(amounts["node"], source)] if "node" in amounts else []
+    if "cpu" in amounts and cpus:
+        found.append(Bound(amounts["cpu"] // cpus, f"{source}, cpu={amounts['cpu']}, in nodes of {cpus} CPUs"))
+    return found
 
 
 def _seconds(text: str) -> int | None:
