@@ -358,7 +358,7 @@ class Watched:
             self._count(thing, index, column, tonight.jobs)
         left = tonight.left - self._node_part(tonight.jobs)
         score, scatter = group_scores(things, left, level.told_effect(), self._job_scatter)
-        look = level.look(index, score, scatter)
+        look = level.look(index, score, scatter, was_good=level.was_good())
         takes = groups_take(look.deviation, look.far(), level.told, level.effect)
         self._first[thing], self._takes[thing] = _First(look.deviation, scatter), takes
         tonight.left = tonight.left - explained_by_groups(things, takes)
@@ -383,7 +383,8 @@ class Watched:
         deviation, role_scatter = self._roles.look(index, role[rows], seen.partner[rows], of_role, self._job_scatter)
         self._first[Thing.ROLE] = _First(deviation, role_scatter)
         both = ~self._roles.one_sided_nodes()
-        look = level.look(index, score, scatter, may_tell=self._witnesses.enough & both, may_drift=self._has_partners & both)
+        may = {"may_tell": self._witnesses.enough & both, "may_drift": self._has_partners & both}
+        look = level.look(index, score, scatter, **may, was_good=level.was_good())
         self._witnesses.forget((level.sum <= 0).all(axis=1) & ~level.told)
         peers = np.where(self._class == NOBODY, self._class.max(initial=0) + 1, self._class)
         level.tell_slow_from_the_start(index, peers)
@@ -596,7 +597,7 @@ class Watched:
         count = int(self.counted[thing][told.since :, told.thing].sum())
         state = State.TOLD if told.ended is None else State.ENDED
         reason = self._words(thing, told.thing, tests, effect, told.since)
-        if told.from_start:
+        if told.from_start or told.since <= level.first_seen[told.thing]:
             reason = reason.replace("worse than before", "worse than its peers since it was first measured")
         if told.drifted:
             reason += "; it came slowly, no night stood out"

@@ -350,6 +350,7 @@ class Roles:
             scatter,
             may_tell=np.zeros(len(self.fine), bool),
             may_drift=self._other(steady) & self._has_partners,
+            was_good=self.roles.was_good() | np.tile(self.nodes.was_good(), (2, 1)),
         )
         self._weigh(deviation, spread)
         return deviation, scatter

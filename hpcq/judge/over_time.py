@@ -55,6 +55,8 @@ BEYOND = 20.0
 NEW_NIGHTS = 5
 #: After so many of its nights a thing is held against its peers: was it ever as good as they are?
 START_NIGHTS = (4, 8, 16, 32)
+#: What has no peers, and was better by 10 % and so many scatters on its first night, or first two, than on all since, fell.
+FALLS = 8.0
 #: With fewer peers nobody knows who is the odd one; with as many as MANY_PEERS a smaller effect is seen.
 FEWEST_PEERS, MANY_PEERS = 4, 8
 #: Nights until a value enters the counts: a fault that begins is told before it calls itself usual.
@@ -175,6 +177,8 @@ class OverTime:
         self._at_first_level = np.full(thing_count, -1, np.int64)
         #: how far each thing lies from its first nights by now, shape (things, tests); nan while it is young
         self.drift = np.full(shape, np.nan)
+        #: what fell after a night or two, and is not told yet: since when, and the deviations since then, (nights, tests)
+        self._fell: dict[int, tuple[int, Floats]] = {}
         self.seen = np.full(thing_count, -1, np.int64)
         self.first_seen = np.full(thing_count, -1, np.int64)
         self.told = np.zeros(thing_count, bool)
@@ -194,11 +198,15 @@ class OverTime:
         unit: Floats,
         may_tell: Flags | None = None,
         may_drift: Flags | None = None,
+        *,
+        was_good: Flags | None = None,
     ) -> Look:
         """Judge tonight's scores, and learn from them.
 
         score: shape (things, tests), nan where not measured. unit: how far such a score scatters relative to others of
         its level, same shape. may_tell, may_drift: things that may become told tonight, for this and for a drift; None: all.
+        was_good: what was as good as its peers before, shape of score: while it is young, a night far below them is not
+        learned. None: nothing is known to have been.
         """
         self._looks += 1
         self._unit = unit
@@ -219,10 +227,12 @@ class OverTime:
         self._tell(night, may_tell, confirmed=False)
         self._tell_drifts(night, score, may_drift)
         self._learn(z, left, known)
-        self._learn_level(deviation, spread, measured & self._trusted()[:, None])
+        self._learn_level(deviation, spread, measured & self._trusted()[:, None], was_good)
         self.nights += measured
         self.seen[measured.any(axis=1)] = night
         self.first_seen[(self.first_seen < 0) & measured.any(axis=1)] = night
+        if not self.pooled:
+            self._tell_young_falls(night, spread)
         return Look(deviation, single / self.own[:, : self.tests])
 
     def tell_slow_from_the_start(self, night: int, peers: Indices, may_tell: Flags | None = None) -> None:
@@ -338,7 +348,8 @@ class OverTime:
         bound = np.log(max(self._active() * self.columns / expected_per_night, 2.0)) / self.slope
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         worth = (shift < -SMALLEST_EFFECT).any(axis=1)
-        return np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
+        fell = np.isin(np.arange(len(self.told)), list(self._fell))
+        return np.asarray(((self.sum >= bound).any(axis=1) & worth | fell) & ~self.told)
 
     def smallest_told(self, nights: int) -> float | None:
         """The smallest loss (0.1: a tenth) by which half of the things would be told after so many nights; None: not by half.
@@ -365,6 +376,8 @@ class OverTime:
         """Of what is suspected: the column (as in Told), the likeliest night on which it began, the deviations since then,
         shape (nights, tests), and whether little is missing until it is told.
         """
+        if thing in self._fell:
+            return -1, *self._fell[thing], True
         column = int(np.argmax(self.sum[thing]))
         all_tests = column >= self.tests
         since, values = self._since(thing, int(self.start[thing, column]), slice(None) if all_tests else column)
@@ -395,7 +408,8 @@ class OverTime:
             if len(far) >= 6:
                 tonight = 1.4826 * float(np.median(far))
             else:
-                tonight = float(np.sqrt(np.mean((np.minimum(far, 3 * self.scale[test]) if n >= NEW_NIGHTS else far) ** 2)))
+                usual = self.scale[test] if n >= NEW_NIGHTS else float(np.median(far))  # one of four may be broken
+                tonight = float(np.sqrt(np.mean(np.minimum(far, 3 * usual) ** 2)))
             gain = max(1 / (n + 1), 1 / MEMORY_NIGHTS)
             kept = 0.0 if n == 0 else self.scale[test] ** 2
             self.scale[test] = np.sqrt((1 - gain) * kept + gain * max(tonight, 1e-9) ** 2)
@@ -567,6 +581,38 @@ class OverTime:
                 self._past[thing, test] = self._first_level[thing, test].tolist()  # what it learned on the way down is no level
             self._now_told(told)
 
+    def _tell_young_falls(self, night: int, spread: Floats) -> None:
+        """Of things without peers, tell those that were better on their first night, or first two, than on all since.
+
+        Their level is soon learned from the lower nights. Four nights raise a suspicion, eight or sixteen tell it.
+        """
+        count = self.nights.max(axis=1).astype(np.int64)
+        self._fell = {thing: found for thing, found in self._fell.items() if self.seen[thing] != night}
+        due = (count >= START_NIGHTS[0]) & (count <= START_NIGHTS[2]) & (self.seen == night) & ~self.told
+        for thing in np.flatnonzero(due).tolist():
+            values = self._first_level[thing, :, : count[thing]].T
+            for split in (1, 2):
+                before, since = values[:split].min(axis=0), values[split:]
+                scatter = np.maximum(since.std(axis=0, ddof=1), spread[thing]) * np.sqrt(1 + 1 / len(since))
+                with np.errstate(invalid="ignore"):
+                    fell = np.median(since, axis=0) - before < np.minimum(CLEAR, -FALLS * scatter)
+                if not fell.any():
+                    continue
+                nights = [one for one, found in self._newest if np.isfinite(found[thing]).any()][-count[thing] :]
+                self._fell[thing] = nights[split], np.where(fell, since - before, 0.0)
+                if count[thing] in START_NIGHTS[1:]:
+                    self._tell_fallen(thing, night, np.where(fell, before, self.level[thing]))
+                break
+
+    def _tell_fallen(self, thing: int, night: int, before: Floats) -> None:
+        since, values = self._fell.pop(thing)
+        told = Told(thing, -1, since, night, confirmed=False)
+        self._count_told(told, values)
+        self.level[thing] = before
+        for test, level in enumerate(before.tolist()):
+            self._past[thing, test] = [level]
+        self._now_told(told)
+
     def _keep_told(self, night: int, deviation: Floats, spread: Floats, measured: Flags) -> None:
         """What was told stays told until newer values speak for the old level."""
         for thing, told in list(self.current.items()):
@@ -613,7 +659,7 @@ class OverTime:
         settled = self.nights.max(axis=1) >= max(self.quiet, 1)
         return np.asarray(~(doubted & settled))
 
-    def _learn_level(self, deviation: Floats, spread: Floats, rows: Flags) -> None:
+    def _learn_level(self, deviation: Floats, spread: Floats, rows: Flags, was_good: Flags | None) -> None:
         if not self.pooled:
             for thing, test in np.argwhere(rows):
                 past = self._past.setdefault((int(thing), int(test)), [])
@@ -621,20 +667,29 @@ class OverTime:
                 del past[:-MEMORY_NIGHTS]
                 self.level[thing, test] = float(np.median(past))
             return
-        new = rows & (self.nights < FIRST_NIGHTS)
+        learned = np.isfinite(self._first).sum(axis=-1)
+        new = rows & (learned < FIRST_NIGHTS)
+        with np.errstate(invalid="ignore"):
+            # what was as good as its peers, and is not tonight, may be broken: that is no level
+            far_from_peers = (self.level + deviation < CLEAR) & (deviation < -FAR * spread)
+        new &= ~(far_from_peers & (False if was_good is None else was_good))
         for test in range(self.tests):
             things = np.flatnonzero(new[:, test])
-            count = self.nights[things, test].astype(np.int64)
+            count = learned[things, test]
             self._first[things, test, count] = self.level[things, test] + deviation[things, test]
             ordered = np.sort(self._first[things, test], axis=1)
             place = np.arange(len(things))
             # of two values the better one, and half of one: a first night that was a dip is no level
             middle = (ordered[place, (count + 1) // 2] + ordered[place, np.maximum((count + 1) // 2, (count + 2) // 2 - 1)]) / 2
             self.level[things, test] = np.where(count == 0, middle / 2, middle)
-        rows = rows & ~new
+        rows = rows & (learned >= FIRST_NIGHTS)
         gain = 1 / (np.minimum(self.nights, MEMORY_NIGHTS) + 1)
         reach = 2.5 * spread
         self.level += np.where(rows, gain * np.clip(np.where(rows, deviation, 0.0), -reach, reach), 0.0)
+
+    def was_good(self) -> Flags:
+        """Things that some night saw, and whose level so far is that of their peers, shape (things, tests)."""
+        return np.asarray(np.isfinite(self._first).any(axis=-1) & (self.level > -SMALLEST_EFFECT))
 
     def _learn_counts(self, left: Floats, known: Flags) -> None:
         """Count what was seen some nights ago, but for things that are in doubt by now, or still as far away."""

@@ -12,7 +12,7 @@ from bench.support.histories import Fault, Site, draw
 from hpcq.judge import values as columns
 from hpcq.judge.causes import Cause, Judged, Role, State, Thing
 from hpcq.judge.confirming import Retest, plan
-from hpcq.judge.judging import judge, watch
+from hpcq.judge.judging import ENOUGH_NIGHTS, judge, watch
 from hpcq.judge.over_time import OverTime
 from hpcq.judge.values import NOBODY, Flags, Night, Outcome, Values
 from hpcq.kernels import Better
@@ -306,6 +306,39 @@ def test_a_node_that_never_was_as_good_as_its_peers_is_told() -> None:
         assert (cause.state, cause.names) == (State.TOLD, ("n0003",))
         assert "since it was first measured" in cause.reason
         assert cause.effect.ratio == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A node that fails after one or two good nights never passes: these slow nights are not its level.")
+@pytest.mark.parametrize("node_count", [6, 24])
+@pytest.mark.parametrize("good", [1, 2, 3])
+@pytest.mark.parametrize("plan_name", ["fixed", "each_run"])
+def test_a_node_that_fails_after_a_few_good_nights_is_told_as_a_whole(node_count: int, good: int, plan_name: str) -> None:
+    """Suspected once any silence would be called fine, then told, and neither of its roles alone."""
+    for night in (ENOUGH_NIGHTS, good + 5, good + 8, 14):
+        site = Site(node_count, night, "gauss2", plan_name, fault=Fault("node", 0.5, good))
+        said = judge(draw(site, seed=good)).causes
+        assert set(told(said)) <= {(Thing.NODE, ("n0003",))}, night
+        causes = [one for one in said if one.thing is Thing.NODE and one.names == ("n0003",)]
+        assert [one.role for one in causes] == [None], night
+        assert night < good + 8 or causes[0].state is State.TOLD, night
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("What everything or an uplink loses after one or two good nights is told of it, and of no node behind it.")
+@pytest.mark.parametrize("good", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("node_count", "fault", "about"),
+    [(6, "cluster", (Thing.NIGHT, ())), (24, "cluster", (Thing.NIGHT, ())), (64, "leaf", (Thing.GROUP, ("leaf2",)))],
+)
+def test_what_fails_as_a_whole_after_a_few_good_nights_is_told(
+    node_count: int, fault: str, about: tuple[Thing, tuple[str, ...]], good: int
+) -> None:
+    for night in (ENOUGH_NIGHTS, 9, 14, 25):
+        site = Site(node_count, night, "gauss2", "each_run", fault=Fault(fault, 0.5, good, index=2))
+        said = judge(draw(site, seed=good)).causes
+        assert about in [(one.thing, one.names) for one in said], night
+        assert night < good + 8 or told(said) == [about], night
 
 
 @pytest.mark.heavy
