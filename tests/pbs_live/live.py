@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,14 @@ class Live:
             assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
             time.sleep(0.3)
         return found
+
+
+def code_of(rows: Iterable[Mapping[str, Any]]) -> int:
+    """How a run with results that are not there ends: 3 where a pair ran and brought nothing at all, else 4."""
+    ends: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        ends.setdefault((row["client"], row["server"]), set()).add(row["outcome"])
+    return 3 if {"failed"} in ends.values() else 4
 
 
 def let_root_in(lab: RunningLab, cluster: str) -> None:
