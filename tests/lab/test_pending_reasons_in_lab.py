@@ -106,6 +106,27 @@ def test_planned_nodes_are_used_and_the_larger_job_is_not_delayed(lab: RunningLa
         lab.exec("alpha", "scancel", small, large)
 
 
+@pytest.mark.long
+@pytest.mark.promise(
+    "A job that is withdrawn and tried again says why, and how long it goes on, while nothing else runs."
+)
+def test_a_maintenance_that_begins_before_a_job_would_end(lab: RunningLab, tmp_path: Path) -> None:
+    lab.at_rest("alpha")
+    words = "reservationname=soon starttime=now+5minutes duration=60 user=root flags=maint nodes=alpha-n01"
+    lab.exec("alpha", "scontrol", "create", "reservation", *words.split())
+    more = "pairs: {list: [[alpha-n01, alpha-n02]]}\nwalltime_s: 10min"
+    driven = Driven(tmp_path, lab, "alpha", more, at_rest=False)
+    driving = driven.start()
+    try:
+        driven.wait_for(lambda events: any(event["event"] == "waiting" and event["reason"] for event in events))
+        [said, *_] = [event["reason"] for event in driven.events() if event["event"] == "waiting" and event["reason"]]
+        assert re.match(r"queued with ReqNodeNotAvail, .*; withdrawn, tries again every 30 s, 10 times at most", said), said
+    finally:
+        lab.exec("alpha", "scontrol", "delete", "reservationname=soon")
+    driven.finish(driving, within_s=120)
+    assert driven.outcomes()[-1] == "completed", driven.said
+
+
 def test_a_job_that_waits_for_another_of_ours_is_never_withdrawn(lab: RunningLab, tmp_path: Path) -> None:
     """All pairs of four nodes: most jobs wait for a node of another one."""
     driven = Driven(tmp_path, lab, "alpha", "pairs: all", duration_s=1)

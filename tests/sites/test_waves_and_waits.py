@@ -272,9 +272,9 @@ def test_a_job_that_waits_for_one_of_our_own_just_waits(tmp_path: Path, whose: s
 def test_a_node_that_somebody_has_again_and_again_is_given_up_after_an_hour() -> None:
     later = RetryLater()
     for count in range(20):
-        later.hold([0], 100.0 * count, taken=True)
+        later.hold([0], 100.0 * count, "in use", taken=True)
         assert not later.too_often([0], 100.0 * count)
-    later.hold([0], 3600.0, taken=True)
+    later.hold([0], 3600.0, "in use", taken=True)
     assert later.too_often([0], 3600.0)
 
 

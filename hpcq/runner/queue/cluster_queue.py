@@ -600,7 +600,10 @@ class ClusterQueue:
         self.record.note_all(events)
         something_runs = any(one.state is not JobState.QUEUED for one in live)
         max_wait_s = self.yield_policy.max_wait_s
-        self._odd_waits.look(self.yield_policy.told(live, snapshot, now), max_wait_s, something_runs=something_runs)
+        queued = {index for one in live if one.state is JobState.QUEUED for index in one.pairs}
+        withdrawn = self.retry_later.told(queued | self.record.state.pending.keys())
+        told = self.yield_policy.told(live, snapshot, now)
+        self._odd_waits.look(told, [] if something_runs else withdrawn, max_wait_s, something_runs=something_runs)
         # Repeat the order for those of an earlier turn: it may have been lost.
         self.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 

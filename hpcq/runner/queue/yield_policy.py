@@ -53,20 +53,29 @@ class RetryLater:
     _counts: dict[int, int] = field(default_factory=dict)
     #: How often somebody else had a node of a pair, and since when.
     _taken: dict[int, tuple[int, float]] = field(default_factory=dict)
+    #: Why a pair was withdrawn last, for people.
+    _why: dict[int, str] = field(default_factory=dict)
 
     def forget(self, now_s: float) -> None:
         """Release the pairs that have waited long enough, so that hpcq can plan them again."""
         self.held_until = {index: until for index, until in self.held_until.items() if until > now_s}
 
-    def hold(self, indices: Iterable[int], now_s: float, *, taken: bool = False) -> None:
+    def hold(self, indices: Iterable[int], now_s: float, why: str, *, taken: bool = False) -> None:
         """Record that a node of these pairs is unavailable; taken: that somebody else's job has it."""
+        bound = f", and for {self._TAKEN_FOR_S / 60:g} min" if taken else ""
         for index in indices:
             self.held_until[index] = now_s + _BOUNCED_FOR_S
+            self._why[index] = f"{why}; withdrawn, tries again every {_BOUNCED_FOR_S:g} s, {_BOUNCES_MAX} times at most{bound}"
             if taken:
                 count, since_s = self._taken.get(index, (0, now_s))
                 self._taken[index] = (count + 1, since_s)
             else:
                 self._counts[index] = self._counts.get(index, 0) + 1
+
+    def told(self, waiting: Collection[int]) -> list[str]:
+        """Return why pairs were withdrawn that still wait for a job or in the queue: each reason once."""
+        self._why = {index: words for index, words in self._why.items() if index in waiting}
+        return list(dict.fromkeys(self._why.values()))
 
     def too_often(self, indices: Iterable[int], now_s: float) -> bool:
         """Whether hpcq must give up one of these pairs."""
@@ -96,7 +105,7 @@ class Withdrawal:
     def ends(self, retry_later: RetryLater, indices: Collection[int], now_s: float) -> bool:
         """Whether hpcq stops trying its pairs, given as indices in the plan. Counts a bounce."""
         if self.retry_later:
-            retry_later.hold(indices, now_s, taken=self.taken)
+            retry_later.hold(indices, now_s, self.reason, taken=self.taken)
         return self.final or retry_later.too_often(indices, now_s)
 
 
@@ -453,23 +462,32 @@ class StandingStill:
 
 
 class OddWaits:
-    """Queued jobs that wait neither for their turn nor for a node: for a limit, or for words that hpcq does not know."""
+    """Queued jobs that wait not for their turn: for a limit, for words that hpcq does not know, or again and again."""
 
     def __init__(self, record: Record[Any], clock: Clock) -> None:
         self._record, self._clock = record, clock
         self._reasons: list[str] = []
         self._said = ""
 
-    def look(self, found: Mapping[str, tuple[Sequence[str], float]], max_wait_s: float, *, something_runs: bool) -> None:
+    def look(
+        self,
+        found: Mapping[str, tuple[Sequence[str], float]],
+        withdrawn: Sequence[str],
+        max_wait_s: float,
+        *,
+        something_runs: bool,
+    ) -> None:
         """Say what the scheduler says of them, since when, and until when hpcq waits; again when the words have changed.
 
-        found: the scheduler's words -> jobs, and for how long they wait already. A wait for something else stays as it is.
+        found: the scheduler's words -> jobs, and for how long they wait already. withdrawn: why others left the queue. A
+        wait for something else stays as it is.
         """
-        waiting = self._record.state.waiting
-        if waiting not in {"", self._said} or (sorted(found) == self._reasons and waiting == self._said):
+        waiting, reasons = self._record.state.waiting, [*sorted(found), *withdrawn]
+        if waiting not in {"", self._said} or (reasons == self._reasons and waiting == self._said):
             return
-        self._reasons = sorted(found)
-        self._said = "; ".join(self._words(one, *found[one], max_wait_s, something_runs) for one in self._reasons[:3])
+        self._reasons = reasons
+        shown = [self._words(one, *found[one], max_wait_s, something_runs) for one in sorted(found)]
+        self._said = "; ".join([*shown, *withdrawn][:3])
         self._record.waits(self._said)
 
     def _words(self, reason: str, jobs: Sequence[str], waited_s: float, max_wait_s: float, something_runs: bool) -> str:
