@@ -86,6 +86,7 @@ class Culprit:
 
     names: one node, the two ends of a link, one group, or nothing for Kind.ALL. It touches result_count results, of
     which slow_count were slow. log_odds: natural logarithm of the odds that it is at fault rather than chance.
+    in_newest_run: of several runs only the newest shows it, and these results are that one's.
     """
 
     kind: Kind
@@ -96,6 +97,7 @@ class Culprit:
     slow_count: int
     result_count: int
     log_odds: float
+    in_newest_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,18 @@ def _lost(lost_count: int, value_count: int) -> bool:
     return ran > 0 and lost_count / ran >= LOST_SHARE
 
 
+def with_newest_run(found: Blame, newest: Blame) -> Blame:
+    """What several runs together say, and whom the newest alone names besides: who was fine before is not slow in most jobs."""
+    if found.groups:
+        return found  # nodes and links of it are its parts
+    named = {(one.kind, one.names) for one in (*found.nodes, *found.links, *found.groups)}
+    added = {
+        name: tuple(replace(one, in_newest_run=True) for one in getattr(newest, name) if (one.kind, one.names) not in named)
+        for name in ("nodes", "links", "groups")
+    }
+    return replace(found, **{name: getattr(found, name) + more for name, more in added.items()})
+
+
 def with_enough_jobs(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, Pair]]) -> Blame:
     """Turn culprits with fewer than three slow jobs into open questions, and those against whom earlier nights speak.
 

@@ -20,6 +20,7 @@ from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
 from hpcq.kernels import PairTest
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
+from hpcq.store.ledger import unfit
 from hpcq.store.selection import Window, moment, window
 from hpcq.verdict.words import Thing as Subject
 from hpcq.verdict.words import Verdict, VerdictRecord
@@ -38,6 +39,8 @@ DOUBTFUL_RATIO = 0.9
 AGREEING_SERIES = 3
 #: The smallest loss of a node that a first line names would be told within so many of its nights.
 SMALLEST_NIGHTS = 6
+#: What is said of a node whose last acceptance failed, where nothing else is told of it.
+FAILED_ACCEPTANCE = "failed acceptance"
 #: Fewer jobs than this decide nothing against what many nights say.
 JOBS_MIN = 3
 
@@ -161,12 +164,19 @@ class Standing:
     judged_series: frozenset[int]
     own_series: frozenset[int]
     second_looks: tuple[SecondLook, ...] = ()
+    #: what failed its last acceptance, until it passes one
+    unfit: tuple[VerdictRecord, ...] = ()
     smallest_told: float | None = None
     #: What was judged.
     values: Values | None = field(default=None, repr=False, compare=False)
 
     def says_of(self, client: str, server: str) -> str:
-        """The worst state of a cause that touches a pair: told, suspected, or fine where there is none."""
+        """The worst state of a cause that touches a pair: told, suspected, or fine where there is none.
+
+        What failed its last acceptance is as good as told.
+        """
+        if any(one.concerns(client, server) for one in self.unfit):
+            return str(State.TOLD)
         states = {one.state for one in self.causes if one.concerns(client, server)}
         return str(next((one for one in (State.TOLD, State.SUSPECTED) if one in states), State.FINE))
 
@@ -177,7 +187,10 @@ class Standing:
     def of_node(self, node: str) -> tuple[str, ClusterCause | None]:
         """A word on one node: told, suspected, fine, or why neither can be said; and the cause, if there is one."""
         its = [one for one in self.causes if one.thing == Thing.NODE and one.names[0] == node]
-        for one in sorted(its, key=lambda cause: not cause.is_told):
+        its.sort(key=lambda cause: not cause.is_told)
+        if not any(one.is_told for one in its) and any(one.kind is Subject.NODE and one.name == node for one in self.unfit):
+            return FAILED_ACCEPTANCE, None
+        for one in its:
             return one.state, one
         covered = self._coverage_of_nodes.get((node,))
         if covered is None:
@@ -202,7 +215,7 @@ class Standing:
         touching = [
             one for one in self.causes if one.thing not in {Thing.NODE, Thing.LINK, Thing.PAIR} or set(one.names) & set(names)
         ]
-        if any(one.is_told for one in touching):
+        if any(one.is_told for one in touching) or any(set(one.nodes) & set(names) for one in self.unfit):
             return None
         if not series_ids or not self.judged_series.issuperset(series_ids):
             return None
@@ -231,7 +244,8 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
         if values.nights:
             utc = [_utc(night.utc_s) for night in values.nights]
             first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
-            found.append(_standing(database, cluster, watch(values), seen, first, len(utc) - 1))
+            newest = _standing(database, cluster, watch(values), seen, first, len(utc) - 1)
+            found.append(replace(newest, unfit=tuple(unfit(database, cluster, until))))
     return tuple(found)
 
 
@@ -346,7 +360,8 @@ def _standing(  # noqa: PLR0917 - a site after some of its nights
     ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
     tonight = tuple(one for one in looks if one.run == names[newest])
     smallest = watched.levels[Thing.NODE].smallest_told(SMALLEST_NIGHTS)
-    return Standing(cluster, names[newest], causes, judgement.coverage, ids[0], ids[1], tonight, smallest, watched.values)
+    covered, values = judgement.coverage, watched.values
+    return Standing(cluster, names[newest], causes, covered, ids[0], ids[1], tonight, smallest_told=smallest, values=values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,6 +487,18 @@ def touching(
     ]
 
 
+def unfit_of(found: Iterable[Standing], pairs: Iterable[tuple[str, str, str]]) -> list[VerdictRecord]:
+    """What failed its last acceptance, of what these pairs (cluster, client, server) share, and is not told anyway."""
+    ends = set(pairs)
+    return [
+        one
+        for standing in found
+        for one in standing.unfit
+        if not any(cause.is_told and set(cause.names) == set(one.nodes) for cause in standing.causes)
+        and any(cluster == standing.cluster and one.concerns(client, server) for cluster, client, server in ends)
+    ]
+
+
 def _with_expected(cause: ClusterCause, changes: Iterable[tuple[Changed, str | None]]) -> ClusterCause:
     its = [
         state in CLOSED
@@ -531,12 +558,17 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
 
 
-def told_series(causes: Iterable[ClusterCause], rows: Collection[SeriesRow]) -> set[int]:
-    """The series that a told thing touches: they are degraded with it, whatever few values of their own say.
+def told_series(
+    causes: Iterable[ClusterCause], rows: Collection[SeriesRow], unfit_things: Iterable[VerdictRecord] = ()
+) -> set[int]:
+    """The series that a told thing touches, or one that failed its last acceptance: degraded with it, whatever few values say.
 
     Returns series_ids.
     """
-    return {one.series_id for cause in causes if cause.is_told for one in rows if cause.touches(one)}
+    found = {one.series_id for cause in causes if cause.is_told for one in rows if cause.touches(one)}
+    for bad in unfit_things:
+        found |= {one.series_id for one in rows if one.cluster == bad.cluster and bad.concerns(one.client, one.server)}
+    return found
 
 
 #: A series that kept less than this share of what a told thing leaves it has something of its own, too.
@@ -602,7 +634,8 @@ def bounds_of(database: Connection, since: str) -> tuple[str, str | None]:
         marks = ",".join("?" * len(meant.run_ids))
         query = f"SELECT min(created_utc), max(created_utc) FROM run WHERE run_id IN ({marks})"  # noqa: S608 - question marks only
         first, last = database.execute(query, meant.run_ids).fetchone()
-        return str(first)[:19], str(last) + _BEHIND
+        is_newest = last == database.execute("SELECT max(created_utc) FROM run").fetchone()[0]
+        return str(first)[:19], None if is_newest else str(last) + _BEHIND
     return moment(database, since) if meant.from_utc is not None else "", meant.until_utc if ".." in since else None
 
 

@@ -57,6 +57,7 @@ def verdicts_of(found: Mapping[str, Blame], read: RunTables | None, standing: St
     if standing is not None:
         verdicts += [Verdict.DEGRADED for one in standing.causes if one.is_told]
         verdicts += [Verdict.INCONCLUSIVE for one in standing.causes if one.is_doubt]
+        verdicts += [one.verdict for one in standing.unfit]
     if read is None:
         return verdicts
     missing = [Verdict.NOT_COVERED] * (read.planned_count - read.ran_count)
@@ -67,14 +68,15 @@ def verdicts_of(found: Mapping[str, Blame], read: RunTables | None, standing: St
 
 def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: Standing | None) -> None:
     """Print how much was judged, then the outcome test by test. read, standing: of runs; None for a file."""
-    told = standing is not None and any(one.is_told for one in standing.causes)
+    told = standing is not None and bool(standing.unfit or any(one.is_told for one in standing.causes))
     if read is not None:
         from hpcq.analysis.gates import failed_lines
 
         print_read(read)
         for cause in standing.causes if standing is not None else ():
             print_words(cause.words)
-        for line in failed_lines(read.failed_gates):
+        unfit = [one.line for one in standing.unfit] if standing is not None else []
+        for line in (*unfit, *failed_lines(read.failed_gates)):
             print_words(line)
         if not found and not read.failed:
             print_words("Nobody is named: no test of these runs has a value.")
@@ -144,12 +146,13 @@ def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standi
             if ends not in place:
                 place.append(ends)
         merged["undecided"] = merged["undecided"] or not one.blamed
-    for cause in standing.causes if standing is not None else ():
-        if cause.is_told and cause.thing in {"node", "group"} and cause.names[0] not in merged[f"{cause.thing}s"]:
-            merged[f"{cause.thing}s"].append(cause.names[0])
-        if cause.is_told and cause.thing in {"link", "pair"} and sorted(cause.names) not in map(sorted, merged["links"]):
-            merged["links"].append(list(cause.names))
+    for thing, names in _accused(standing):
+        if thing in {"node", "group"} and names[0] not in merged[f"{thing}s"]:
+            merged[f"{thing}s"].append(names[0])
+        if thing in {"link", "pair"} and sorted(names) not in map(sorted, merged["links"]):
+            merged["links"].append(list(names))
     merged["causes"] = [] if standing is None else [one.to_json() for one in standing.causes]
+    merged["failed_acceptances"] = [] if standing is None else [asdict(one) for one in standing.unfit]
     merged["failed_gates"] = [one.to_json() for one in read.failed_gates]
     merged["tests"] = [{"test": test, **part} for test, part in parts.items()]
     merged["failed"] = [{**asdict(one), "words": one.words} for one in read.failed]
@@ -158,6 +161,14 @@ def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standi
     merged["sets"] = [{**asdict(one), "words": one.words} for one in read.sets]
     merged["judged"] = {"job_count": read.ran_count, "planned_count": read.planned_count, "cluster": read.cluster}
     return merged
+
+
+def _accused(standing: Standing | None) -> list[tuple[str, tuple[str, ...]]]:
+    """What the nights tell of a cluster, and what failed its last acceptance: thing and names."""
+    if standing is None:
+        return []
+    told = [(one.thing, one.names) for one in standing.causes if one.is_told]
+    return told + [(one.kind.value, one.nodes if one.kind == "link" else (one.name,)) for one in standing.unfit]
 
 
 def print_blame(found: Blame, unit: str | None, *, in_run: bool, told: bool) -> None:
@@ -203,6 +214,7 @@ def _culprit_line(culprit: Culprit) -> str:
     slower, most, least = (100 * (1 - ratio) for ratio in (culprit.speed_ratio, culprit.low, culprit.high))
     name = " - ".join(culprit.names) or "everybody"
     counts = f"slow in {culprit.slow_count} of {count_of(culprit.result_count, 'result')}"
+    counts += " of the newest run" if culprit.in_newest_run else ""
     return (
         f"{culprit.kind.value:<6} {name}: {slower:.1f} % slower than healthy ({max(least, 0.0):.1f} to {most:.1f} %), {counts}"
     )
@@ -231,6 +243,7 @@ def _blame_json(found: Blame) -> dict[str, Any]:
                 "high": one.high,
                 "slow_count": one.slow_count,
                 "result_count": one.result_count,
+                "in_newest_run": one.in_newest_run,
             }
             for one in culprits
         ],
@@ -290,9 +303,10 @@ def blame(  # noqa: PLR0917 - Click passes by name
     fewer than three slow jobs. What is slower than the others, but no slower than on its earlier nights, is an open question.
     A test that fails counts as slow. Findings of the evidence that explain a slow result come first.
 
-    When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. In a file,
-    results of the same round ran at the same time. Options such as --kernel and --node select results of runs; of the
-    comparison you then see the lines that concern the selected pairs.
+    When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. What the
+    newest of several runs shows alone, because it was fine before, is named too. In a file, results of the same round ran
+    at the same time. Options such as --kernel and --node select results of runs; of the comparison you then see the lines
+    that concern the selected pairs.
 
     Exit code 3 when something is named or a test fails, 4 when a case is undecided, a planned job never ran or there is too
     little data.
@@ -302,6 +316,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
              hpcq blame --pairs pairs.csv --groups leaves.csv
              hpcq blame --run nightly --campaign next.yaml
     """
+    from hpcq.analysis.blame_tables import with_enough_jobs, with_newest_run
     from hpcq.cli.csv_input import read_groups, read_pairs
     from hpcq.localisation import PairTable
     from hpcq.localisation import blame as find_blame
@@ -310,21 +325,24 @@ def blame(  # noqa: PLR0917 - Click passes by name
     _check_words(pairs_file, runs, since, campaign, like)
     groups = read_groups(groups_file) if groups_file else None
     read: RunTables | None = None
+    newest: RunTables | None = None
     standing: Standing | None = None
     if pairs_file is not None:
         tables = [("", better == Better.HIGHER, PairTable.from_rows(read_pairs(pairs_file), groups))]
         place, source = wanted.cluster, None
     else:
-        read, source, standing = _read_runs(database, runs, since, wanted, groups)
+        read, newest, source, standing = _read_runs(database, runs, since, wanted, groups)
         tables, place = list(read.tables), read.cluster
     found = {
         test: find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
         for test, higher, table in tables
     }
     if read is not None:
-        from hpcq.analysis.blame_tables import with_enough_jobs
-
         found = {test: with_enough_jobs(one, standing, read.pairs[test]) for test, one in found.items()}
+    if newest is not None:
+        for test, higher, table in newest.tables:
+            alone = find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
+            found[test] = with_newest_run(found[test], with_enough_jobs(alone, standing, newest.pairs[test]))
     written = _write(campaign, like, source, place, found) if campaign else False
     if as_json:
         print_json(blame_json(found, read, standing))
@@ -359,13 +377,13 @@ def _check_words(
 
 def _read_runs(
     database: Path, runs: Sequence[str], since: str | None, wanted: Selection, groups: dict[str, str] | None
-) -> tuple[RunTables, str, Standing | None]:
-    """The tables of these runs, the text of the last one's campaign, and where the cluster stood after it."""
+) -> tuple[RunTables, RunTables | None, str, Standing | None]:
+    """The tables of these runs, of several also the newest alone; its campaign's text, and where the cluster stood after it."""
     from dataclasses import replace
 
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.analysis.gates import failed_by
-    from hpcq.analysis.standing import standings, touching
+    from hpcq.analysis.standing import standings, touching, unfit_of
     from hpcq.store.database import reading
     from hpcq.store.ledger import campaign_text
     from hpcq.store.selection import Selection, Window, run_id_of
@@ -376,12 +394,14 @@ def _read_runs(
         if selects := wanted != Selection(cluster=wanted.cluster):
             wanted = chosen_results(connection, wanted, Selection(window=of_runs))
         read = tables_of(connection, names, wanted, groups)
+        newest = tables_of(connection, names[-1:], wanted, groups) if len(names) > 1 else None
         standing = next(iter(standings(connection, [read.cluster], names[-1], wanted.metric)), None)
-        if selects and standing is not None:
+        if standing is not None:
             ends = {(read.cluster, *pair) for pairs in read.pairs.values() for _, pair in pairs}
-            standing = replace(standing, causes=tuple(touching([standing], ends)))
+            causes = tuple(touching([standing], ends)) if selects else standing.causes
+            standing = replace(standing, causes=causes, unfit=tuple(unfit_of([standing], ends)))
         failed = [one for one in failed_by(connection, names, wanted) if one.verdict.series.cluster == read.cluster]
-        return replace(read, failed_gates=tuple(failed)), campaign_text(connection, names[-1]) or "", standing
+        return replace(read, failed_gates=tuple(failed)), newest, campaign_text(connection, names[-1]) or "", standing
 
 
 def _names(connection: Connection, runs: Sequence[str], since: str | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hpcq.store.history import MetricRow, SeriesRow
     from hpcq.store.selection import Selection
     from hpcq.verdict.levels import Level
-    from hpcq.verdict.words import Tally
+    from hpcq.verdict.words import Tally, VerdictRecord
 
 _ORDER = ("gone", "worse", "unclear", "changed", "better", "same")
 _WORSE = frozenset({"gone", "worse"})
@@ -72,7 +72,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.analysis.gates import failed_gates
     from hpcq.analysis.pairing import compare_windows
-    from hpcq.analysis.standing import bounds_of, standings, touching
+    from hpcq.analysis.standing import bounds_of, standings, touching, unfit_of
     from hpcq.store.database import reading
     from hpcq.store.read.evidence_queries import new_flaws
     from hpcq.store.selection import window
@@ -84,7 +84,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
         ends = {(row.cluster, row.client, row.server) for row in found}
         known = () if wanted.facts else standings(connection, {row.cluster for row in found}, b, wanted.metric)
-        told = [one for one in touching(known, ends) if one.is_told]
+        told, unfit = [one for one in touching(known, ends) if one.is_told], unfit_of(known, ends)
         ids = {row.series_id for row in found}
         failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))
         failed = [one for one in failed if one.series_id in ids]
@@ -92,14 +92,15 @@ def compare(  # noqa: PLR0917 - Click passes by name
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.
-        compared, told, failed = replace(compared, both=(), only_a=(), only_b=(), missing=()), [], []
+        compared = replace(compared, both=(), only_a=(), only_b=(), missing=())
+        told, unfit, failed = [], [], []
     by_cluster = {one.cluster: one for one in known}
     compared = replace(compared, both=tuple(_beside_nights(one, by_cluster) for one in compared.both))
     rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
     doubted = [one for one in compared.only_b if (its := by_cluster.get(one.cluster)) and its.doubts(one.client, one.server)]
     tally = _tally(compared, len(doubted))
-    code = Exit.DEGRADED if told or failed else tally.exit_code
+    code = Exit.DEGRADED if told or failed or unfit else tally.exit_code
     if as_json:
         only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
         print_json(
@@ -109,6 +110,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
                 "judged": tally.to_json(),
                 "causes": [one.to_json() for one in told],
                 "failed_gates": [one.to_json() for one in failed],
+                "failed_acceptances": [asdict(one) for one in unfit],
                 "flaws": flaws,
                 "pairs": rows,
                 **only_in,
@@ -127,20 +129,20 @@ def compare(  # noqa: PLR0917 - Click passes by name
     if not rows:
         nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
         print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
-        _print_told(told, failed)
+        _print_told(told, unfit, failed)
         return code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
     print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
-    _print_told(told, failed)
+    _print_told(told, unfit, failed)
     print_flaws(flaws)
     print_rows(shown, _COMPARED, empty="no pair differs")
     return code
 
 
-def _print_told(told: Iterable[ClusterCause], failed: Sequence[FailedGate]) -> None:
+def _print_told(told: Iterable[ClusterCause], unfit: Iterable[VerdictRecord], failed: Sequence[FailedGate]) -> None:
     from hpcq.analysis.gates import failed_lines
 
-    for line in (*(one.words for one in told), *failed_lines(failed)):
+    for line in (*(one.words for one in told), *(one.line for one in unfit), *failed_lines(failed)):
         print_words(f"in B {line}")
 
 

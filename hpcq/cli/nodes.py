@@ -129,12 +129,13 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
 
-    For each node the list says how it compares with its own past, as `hpcq regressions` does: told (slower, and enough jobs
-    show it), suspected (slower, and more jobs are needed), fine, too few jobs, or not measured. For told and suspected nodes
-    it says also how much of the former performance is left. Then come the last verdict of
-    an acceptance, the last measurement, and the level in the newest run that measured the node: the median over its tests of
-    what its better partners got (the upper quartile), as a share of the median of all pairs in the same test over the stretch.
-    90 % means 10 % worse, whichever direction the metric has. Results that were measured beside other work are left out.
+    For each node the list says how it compares with its own past, as `hpcq regressions` does: told (slower, and enough
+    jobs show it), failed acceptance, suspected (slower, and more jobs are needed), fine, too few jobs, or not measured.
+    For told and suspected nodes it says also how much of the former performance is left. Then come the last verdict of an
+    acceptance, the last measurement, and the level in the newest run that measured the node: the median over its tests of
+    what its better partners got (the upper quartile), as a share of the median of all pairs in the same test over the
+    stretch. 90 % means 10 % worse, whichever direction the metric has. Results that were measured beside other work are
+    left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Each partner
     stands with its newest run, and the level is what that gave as a share of the median of all pairs in the same test: a slow
@@ -262,7 +263,8 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
         for one in failed_gates(connection, *bounds_of(connection, since))
         if one.verdict.series.cluster == story.cluster and story.node in (one.verdict.series.client, one.verdict.series.server)
     ]
-    judged = [*(one.words for one in touching), *failed_lines(failed)]
+    unfit = [] if found is None else [one.line for one in found.unfit if story.node in {one.name, *one.nodes}]
+    judged = [*(one.words for one in touching), *unfit, *failed_lines(failed)]
     judged = judged or ["no value of it yet" if found is None else found.of_node(story.node)[0]]
     return {"judged": judged, "flaws": [one.words for one in flaws], "failing": failing, "together": together}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.node_sets import PairsOfSet
-    from hpcq.verdict.words import Tally
+    from hpcq.verdict.words import Tally, VerdictRecord
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 
     First come causes: hpcq judges the whole cluster, then its groups, nodes and links, each over all of its jobs. A line
     that begins with `told:` counts, and is false on one night in 100 at most. A line with `suspected:` needs more nights and
-    does not count yet. A line with `failed:` is a gate, or an expectation of the campaign, that its newest run fails. With
-    --against or --fact there are no `told:` lines.
+    does not count yet. A line with `failed:` is a gate, or an expectation of the campaign, that its newest run fails, or what
+    failed its last acceptance and has passed none since. With --against or --fact there are no `told:` lines.
 
     Then come the series that got worse: those whose level changed since --since, or, with --against, those that differ from
     that other stretch of time. Changes at the same moment that share a node, link, leaf or cluster are one block, with what
@@ -220,14 +220,15 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 class _Found:
     """What `regressions` says. told: changes of series, each with the state of its record in `states`, and in `blocks`.
 
-    causes, failed: what the judge says of the clusters, and gates that the newest runs fail. unclear_count: series. smallest:
-    what would have been told, in words; empty where no cluster was judged.
+    causes, failed, unfit: what the judge says of the clusters, gates that the newest runs fail, and what failed its last
+    acceptance. unclear_count: series. smallest: what would have been told, in words; empty where no cluster was judged.
     """
 
     judged: Judged
     tally: Tally
     causes: list[ClusterCause]
     failed: list[FailedGate]
+    unfit: list[VerdictRecord]
     told: list[Explained]
     states: list[str | None]
     blocks: list[Block]
@@ -236,7 +237,8 @@ class _Found:
 
     @property
     def exit_code(self) -> Exit:
-        return Exit.DEGRADED if any(one.is_told for one in self.causes) else self.tally.exit_code
+        bad = self.unfit or any(one.is_told for one in self.causes)
+        return Exit.DEGRADED if bad else self.tally.exit_code
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -245,6 +247,7 @@ class _Found:
             "inconclusive": self.unclear_count,
             "causes": [one.to_json() for one in self.causes],
             "failed_gates": [one.to_json() for one in self.failed],
+            "failed_acceptances": [asdict(one) for one in self.unfit],
             "blocks": [block_json(one) for one in self.blocks],
             "changes": [{**one.to_json(), "state": state} for one, state in zip(self.told, self.states, strict=True)],
         }
@@ -255,7 +258,7 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
     from hpcq.analysis.change import CLOSED, alarms, blocks_of, is_unclear, tally_of
     from hpcq.analysis.changed import explained, known_states
     from hpcq.analysis.gates import failed_gates
-    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching
+    from hpcq.analysis.standing import beside_nights, bounds_of, standings, told_series, touching, unfit_of
     from hpcq.store.query import node_groups
 
     judged, rows = _judge(connection, wanted, since, against)
@@ -274,14 +277,15 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
     states = known_states(connection, chosen_ones)
     blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     changes = [(one.changed, state) for one, state in zip(told, states, strict=True)]
-    causes = touching(found, ((row.cluster, row.client, row.server) for row in rows), changes)
+    pairs = {(row.cluster, row.client, row.server) for row in rows}
+    causes, unfit = touching(found, pairs, changes), unfit_of(found, pairs)
     declared = {one.row.series_id for one, state in changes if state in CLOSED}
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
     worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
     counted = [one for one in worse if id(one) not in beside.noise]
-    with_told = told_series(causes, rows)
+    with_told = told_series(causes, rows, unfit)
     tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=with_told)
-    return _Found(judged, tally, causes, failed, told, states, blocks, len(unclear), _smallest(found))
+    return _Found(judged, tally, causes, failed, unfit, told, states, blocks, len(unclear), _smallest(found))
 
 
 def _smallest(found: Iterable[Standing]) -> str:
@@ -307,7 +311,7 @@ def _print_found(found: _Found, since: str, *, everything: bool) -> None:
     print_words(_first_line(found.tally, found.told, found.judged, since, found.exit_code) + passed, err=True)
     for cause in found.causes:
         print_words(cause.words)
-    for line in failed_lines(found.failed):
+    for line in (*(one.line for one in found.unfit), *failed_lines(found.failed)):
         print_words(line)
     own = found.blocks if everything else unexplained(found.blocks, found.causes)
     shown = own if everything else own[:_SHOWN]

@@ -128,3 +128,16 @@ class VerdictRecord:
     decided_utc: str = ""
     run: str | None = None
     waits: bool = False
+
+    @property
+    def line(self) -> str:
+        """`failed: node alpha/n3: last acceptance, 2026-11-20 02:00 UTC: bad with ...`."""
+        of = self.cluster if self.kind is Thing.CLUSTER else f"{self.cluster}/{self.name}"
+        decided = self.decided_utc[:16].replace("T", " ")
+        return f"{self.verdict.value}: {self.kind.value} {of}: last acceptance, {decided} UTC: {self.reason}"
+
+    def concerns(self, client: str, server: str) -> bool:
+        """Whether it speaks of a test of this pair."""
+        if self.kind is Thing.LINK:
+            return set(self.nodes) == {client, server}
+        return self.kind is Thing.CLUSTER or bool({client, server} & {self.name, *self.nodes})

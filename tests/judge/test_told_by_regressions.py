@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -19,7 +20,10 @@ from hpcq.judge.causes import Thing
 from hpcq.judge.judging import watch
 from hpcq.judge.values import Values
 from hpcq.kernels import PairTest
-from hpcq.store.database import reading
+from hpcq.store.database import reading, writing
+from hpcq.store.ledger import decide
+from hpcq.verdict.words import Thing as Subject
+from hpcq.verdict.words import Verdict, VerdictRecord
 from tests.store.test_import import FIRST, Importing
 
 pytestmark = pytest.mark.fast
@@ -252,3 +256,47 @@ def test_the_smallest_loss_of_several_clusters_is_the_largest_of_theirs() -> Non
     assert _smallest([]) == ""
     assert _smallest([standing(0.03), standing(0.08)]) == "; a node 8 % slower for 6 nights would be told"
     assert _smallest([standing(0.03), standing(None)]) == "; no node would be told within 6 nights, even at half its speed"
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("No verb calls fine what failed its last acceptance: each says so until it passes one.")
+def test_what_failed_its_last_acceptance_is_fine_nowhere(importing: Importing) -> None:
+    """Its nights are as they always were: the acceptance alone knows better. An earlier stretch knows nothing of it."""
+    importing.bring(rows_of(draw(Site(12, 30, "gauss1", "each_run"), seed=3)))
+    assert "failed:" not in importing.words("regressions", "--since", "2026-03-10", expect=0)
+    failed = VerdictRecord(Subject.NODE, "n0004", Verdict.FAILED, "bad with n0001, n0002, n0005", ("n0004",))
+    accept(importing, failed)
+    line = "failed: node alpha/n0004: last acceptance, "
+    for words in (("regressions", "--since", "2026-03-10"), ("blame",), ("compare", "night-028", "night-029")):
+        said = importing.words(*words, expect=3)
+        assert line in said, words
+        named = json.loads(importing.words(*words, "--json", expect=3))["failed_acceptances"]
+        assert [one["name"] for one in named] == ["n0004"], words
+    rows = json.loads(importing.words("nodes", "--since", "2026-03-10", "--json", expect=0))
+    assert [one["node"] for one in rows if one["judged"] != "fine"] == ["n0004"]
+    assert line in importing.words("nodes", "n0004", "--since", "2026-03-10", expect=0)
+    assert line in importing.words("doctor", expect=0)
+    assert line not in importing.words("regressions", "--since", "2026-03-10..2026-03-25", expect=0)
+    accept(importing, replace(failed, verdict=Verdict.PASS, reason="as expected with n0001, n0002, n0005"))
+    assert line not in importing.words("regressions", "--since", "2026-03-10", expect=0)
+
+
+def accept(importing: Importing, record: VerdictRecord) -> None:
+    with writing(importing.database) as database:
+        decide(database, "alpha", [record], run_id=None, baseline=None)
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("`blame` of several runs names what the newest shows by itself: who was fine before is slow now.")
+def test_several_runs_hide_nobody_whom_the_newest_names(importing: Importing) -> None:
+    rows = []
+    for night, (place, pair) in itertools.product(
+        range(2), enumerate(itertools.combinations([f"n{one:04d}" for one in range(8)], 2))
+    ):
+        value = (1e8 if night and "n0003" in pair else 2e8) * (1 + 0.001 * (place % 7))
+        at = f"{FIRST + dt.timedelta(days=night):%Y-%m-%dT%H:%M:%SZ}"
+        rows.append(f"{at},night-{night},site_bw,{','.join(pair)},rate,{value:.0f},bps,higher")
+    importing.bring(rows)
+    assert json.loads(importing.words("blame", "--json", expect=3))["nodes"] == ["n0003"]
+    assert json.loads(importing.words("blame", "--since", "2026-03", "--json", expect=3))["nodes"] == ["n0003"]
+    assert "of the newest run" in importing.words("blame", "--since", "2026-03", expect=3)

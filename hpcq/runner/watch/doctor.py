@@ -307,6 +307,8 @@ def _judgement(path: Path) -> Iterator[Checkup]:
     for one in found:
         for cause in one.causes:
             yield Checkup("judgement", one.cluster, "note", cause.words, "hpcq regressions" if cause.is_told else "")
+        for record in one.unfit:
+            yield Checkup("judgement", one.cluster, "note", record.line, "hpcq nodes --verdicts")
         here = [gate for gate in failed if gate.verdict.series.cluster == one.cluster]
         for line in failed_lines(here):
             yield Checkup("judgement", one.cluster, "note", line, f"hpcq results {here[0].run}")
@@ -315,7 +317,7 @@ def _judgement(path: Path) -> Iterator[Checkup]:
         words = {Judged.TOO_FEW_JOBS: "with too few jobs", Judged.NOT_MEASURED: "not measured"}
         if left := ", ".join(f"{counts[why]} {said}" for why, said in words.items() if counts[why]):
             yield Checkup("judgement", one.cluster, "note", f"{known}: {left}", "hpcq nodes")
-        elif not one.causes and not here:
+        elif not one.causes and not here and not one.unfit:
             yield Checkup("judgement", one.cluster, "ok", f"{known}: nothing is told or suspected")
 
 
