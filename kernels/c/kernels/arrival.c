@@ -40,7 +40,7 @@ static int64_t clocks_apart_ns(void)
 void arrivals_begin(struct arrivals *arrivals, int descriptor)
 {
     int one = 1;
-    bool stamped = setsockopt(descriptor, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) == 0;
+    bool stamped = descriptor < 0 || setsockopt(descriptor, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) == 0;
     *arrivals = (struct arrivals){.floor_ns = clock_now_ns(), .checked_ns = clock_now_ns()};
     arrivals->real_minus_monotonic_ns = stamped ? clocks_apart_ns() : 0;
 }
@@ -66,7 +66,7 @@ static bool is_between(int64_t ns, uint64_t from_ns, uint64_t to_ns)
     return ns > 0 && (uint64_t)ns + slack_ns >= from_ns && (uint64_t)ns <= to_ns + slack_ns;
 }
 
-static uint64_t arrivals_told(struct arrivals *arrivals, int64_t stamp_ns, uint64_t now_ns)
+uint64_t arrivals_told(struct arrivals *arrivals, int64_t stamp_ns, uint64_t now_ns)
 {
     int64_t ns = stamp_ns - arrivals->real_minus_monotonic_ns;
     uint64_t since_ns = now_ns - arrivals->checked_ns;

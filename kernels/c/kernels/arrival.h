@@ -16,7 +16,10 @@ struct arrivals {
     bool distrusted;                             /* stamps and clock disagree: when something was read counts instead */
 };
 
+/* -1: no socket is asked for stamps, and arrivals_told() tells those of others. */
 void arrivals_begin(struct arrivals *arrivals, int descriptor);
+/* When the wall clock said so, on our clock; it was read from a socket at now_ns. */
+uint64_t arrivals_told(struct arrivals *arrivals, int64_t stamp_ns, uint64_t now_ns);
 /* The stamp that a message brought; now_ns where it brought none. */
 uint64_t arrivals_stamp(struct arrivals *arrivals, struct msghdr *message, uint64_t now_ns);
 /* As recv(); *stamp_ns is the arrival of the datagram, or of the last segment of these bytes, else *now_ns. */

@@ -78,7 +78,8 @@ static struct socket_settings settings_of(const struct companion_settings *setti
 {
     struct socket_settings own = *sockets;
     own.send_buffer_bytes = own.receive_buffer_bytes = own.mss_bytes = own.tcp_cork = 0;
-    own.not_sent_low_water_bytes = own.pacing_rate_bps = own.source_port_first_no = own.source_port_last_no = 0;
+    own.not_sent_low_water_bytes = own.pacing_rate_bps = own.source_port_first_no = own.source_port_last_no =
+        own.mptcp = 0;
     own.no_delay = 1;
     snprintf(own.congestion_control, sizeof own.congestion_control, "system"); /* a stream over UDP has none */
     if (settings->companion_dscp >= 0)

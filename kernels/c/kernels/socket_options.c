@@ -5,8 +5,16 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KIND_ANY = 0 };
+
+/* Of Linux 5.6 (the protocol) and 5.16 (what it tells), include/uapi/linux/mptcp.h; MPTCP_INFO grows at its end. */
+enum { MPTCP_PROTOCOL = 262, MPTCP_LEVEL = 284, MPTCP_INFORMATION = 1, MPTCP_FELL_BACK = 1 };
+struct mptcp_information {
+    uint8_t more_subflow_count, others[5];
+    uint32_t flags;
+};
 
 struct socket_row {
     const char *name;
@@ -135,12 +143,20 @@ static bool row_apply(struct run *run, int descriptor, const struct socket_row *
            fail_system(&run->failure, "%s: %lld", row->name, (long long)asked);
 }
 
+/* Some options of a system's TCP are not its Multipath TCP's. */
+static bool row_hint(struct run *run, const struct socket_settings *settings, const char *name)
+{
+    if (settings->mptcp && (errno == EOPNOTSUPP || errno == ENOPROTOOPT))
+        fail_hint(&run->failure, "this system's Multipath TCP has no %s: leave it out, or mptcp", name);
+    return false;
+}
+
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,
                           enum socket_moment moment)
 {
     for (size_t i = 0; i < ROW_COUNT(rows); i++)
         if (row_fits(&rows[i], kind) && rows[i].moment == moment && !row_apply(run, descriptor, &rows[i], settings))
-            return false;
+            return row_hint(run, settings, rows[i].name);
     return true;
 }
 
@@ -158,12 +174,61 @@ static void granted_number(struct run *run, const struct socket_row *row, int64_
                  (long long)(value / row->scale));
 }
 
+int socket_tcp_new(struct run *run, const struct address *address, const struct socket_settings *settings)
+{
+    int descriptor =
+        settings->mptcp ? socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, MPTCP_PROTOCOL) : -1;
+    return descriptor >= 0 ? descriptor : socket_new(address, SOCK_STREAM, &run->failure);
+}
+
+/* Why a connection is plain TCP. NULL: it is none. */
+static const char *mptcp_refusal(int descriptor, struct mptcp_information *information)
+{
+    int protocol = IPPROTO_TCP;
+    socklen_t length = sizeof *information, protocol_length = sizeof protocol;
+    memset(information, 0, sizeof *information);
+    getsockopt(descriptor, SOL_SOCKET, SO_PROTOCOL, &protocol, &protocol_length);
+    int error = protocol != MPTCP_PROTOCOL                                                     ? 0
+                : getsockopt(descriptor, MPTCP_LEVEL, MPTCP_INFORMATION, information, &length) ? errno
+                                                                                               : 0;
+    if (protocol == MPTCP_PROTOCOL && !error && !(information->flags & MPTCP_FELL_BACK))
+        return NULL;
+    if (error && error != EOPNOTSUPP)
+        return "this system does not tell whether it is more (MPTCP_INFO, Linux 5.16)";
+    if (protocol == MPTCP_PROTOCOL)
+        return "the peer or the network has none";
+    int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, MPTCP_PROTOCOL);
+    if (probe >= 0) { /* accepted by a listener of MPTCP, from a client that did not ask for it */
+        close(probe);
+        return "the peer or the network has none";
+    }
+    return errno == ENOPROTOOPT ? "net.mptcp.enabled is 0" : "this system has none";
+}
+
+static void mptcp_granted(struct run *run, int descriptor)
+{
+    struct mptcp_information information;
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (!getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) && listens)
+        return; /* no connection */
+    const char *refusal = mptcp_refusal(descriptor, &information);
+    run_grant_boolean(run, "mptcp", !refusal);
+    if (!refusal)
+        run_grant_number(run, "mptcp_subflow_count", information.more_subflow_count + 1);
+    else
+        run_warn(run, "option_not_granted", "%s: mptcp: asked for true, granted false: plain TCP, for %s",
+                 run->is_server ? "server" : "client", refusal);
+}
+
 void socket_options_granted(struct run *run, int descriptor, const struct socket_settings *settings, int kind)
 {
     int family = run->local.storage.ss_family;
     struct address own;
     if (settings->source_port_first_no && !run->is_server && address_of_socket(descriptor, &own))
         run_grant_number(run, "source_port_no", address_port(&own));
+    if (kind == SOCK_STREAM && settings->mptcp)
+        mptcp_granted(run, descriptor);
     for (size_t i = 0; i < ROW_COUNT(rows); i++) {
         char text[32] = "";
         int value = 0;

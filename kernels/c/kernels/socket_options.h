@@ -74,7 +74,7 @@ struct socket_settings {
     SOCKET_ROWS_ANY(SOCKET_FIELD, )
     SOCKET_ROWS_TCP(SOCKET_FIELD, )
     SOCKET_ROWS_UDP(SOCKET_FIELD, )
-    int64_t source_port_first_no, source_port_last_no;
+    int64_t source_port_first_no, source_port_last_no, mptcp;
     char client_bind_device[OPTION_NAME_BYTES], server_bind_device[OPTION_NAME_BYTES];
 };
 
@@ -92,6 +92,18 @@ struct socket_settings {
         DEVICE_ROW(type, client_bind_device, "bind_device of the client alone; system: as bind_device says"),          \
         DEVICE_ROW(type, server_bind_device, "bind_device of the server alone; system: as bind_device says"),
 
+/* Of the socket from the start, and no option of it later. */
+#define OPTION_ROW_MPTCP(type)                                                                                         \
+    {"mptcp",                                                                                                          \
+     OPTION_BOOLEAN,                                                                                                   \
+     offsetof(type, sockets.mptcp),                                                                                    \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     1,                                                                                                                \
+     NULL,                                                                                                             \
+     "Multipath TCP (RFC 8684) between both ends, which goes over as many paths as the nodes' `ip mptcp` says; where " \
+     "a node or the network has none, plain TCP"},
+
 #define RELATIONS_SOURCE                                                                                               \
     {"source_port_last_no", RELATION_ONE_OF, .words = "0", .when = "source_port_first_no", .when_words = "0"},         \
         {"source_port_last_no", RELATION_AT_LEAST, .other = "source_port_first_no"}
@@ -100,8 +112,8 @@ struct socket_settings {
 
 /* The rows of a kernel's option table, each with its comma. */
 #define OPTION_ROWS_TCP(type)                                                                                          \
-    OPTION_ROW_IDLE(type),                                                                                             \
-        SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_TCP(SOCKET_OPTION_ROW, type) OPTION_ROWS_SOURCE(type)
+    OPTION_ROW_IDLE(type), SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_TCP(SOCKET_OPTION_ROW, type)           \
+                               OPTION_ROWS_SOURCE(type) OPTION_ROW_MPTCP(type)
 #define OPTION_ROWS_UDP(type)                                                                                          \
     OPTION_ROW_IDLE(type),                                                                                             \
         SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_UDP(SOCKET_OPTION_ROW, type) OPTION_ROWS_SOURCE(type)
@@ -109,6 +121,8 @@ struct socket_settings {
 /* Sets what this moment is for; kind: SOCK_STREAM or SOCK_DGRAM. */
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,
                           enum socket_moment moment);
+/* A socket of TCP, or of Multipath TCP where the options and the system have it; -1 with a failure. */
+int socket_tcp_new(struct run *run, const struct address *address, const struct socket_settings *settings);
 /* At the end of the measurement: what the system granted into run->granted, and a warning where it is less than asked.
  */
 void socket_options_granted(struct run *run, int descriptor, const struct socket_settings *settings, int kind);

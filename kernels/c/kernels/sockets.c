@@ -37,7 +37,9 @@ bool sockets_timeout(struct run *run, int descriptor, double seconds)
 bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings, int *listener)
 {
     struct address address = run->local;
-    *listener = socket_new(&address, SOCK_STREAM, &run->failure);
+    *listener = socket_tcp_new(run, &address, settings);
+    if (settings->mptcp) /* paths to other addresses of this node join the connection here, as `ip mptcp` tells them */
+        address_any(&address);
     if (*listener < 0 || !socket_options_apply(run, *listener, settings, SOCK_STREAM, SOCKET_BEFORE) ||
         !socket_bind_range(*listener, true, &address, run->ports, &run->failure))
         return false;
@@ -149,7 +151,7 @@ static bool tcp_join(struct run *run, const struct socket_settings *settings, in
     struct address to = run->peer;
     uint8_t token[CONTROL_TOKEN_BYTES];
     address_set_port(&to, run->test_port);
-    *descriptor = socket_new(&to, SOCK_STREAM, &run->failure);
+    *descriptor = socket_tcp_new(run, &to, settings);
     if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_STREAM, SOCKET_BEFORE) ||
         !sockets_bind_source(run, settings, *descriptor, port) ||
         !socket_connect(*descriptor, &to, deadline_ns, &run->failure))

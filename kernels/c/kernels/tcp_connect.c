@@ -94,7 +94,7 @@ static bool tcp_connect_socket(struct run *run)
     struct tcp_connect *state = run->state;
     const struct tcp_connect_options *options = run->options;
     unsigned port = 0; /* each connection may have the first one: the one before was reset */
-    state->descriptor = socket_new(&state->to, SOCK_STREAM, &run->failure);
+    state->descriptor = socket_tcp_new(run, &state->to, &options->sockets);
     return state->descriptor >= 0 && sockets_timeout(run, state->descriptor, options->connect_timeout_s) &&
            socket_options_apply(run, state->descriptor, &options->sockets, SOCK_STREAM, SOCKET_BEFORE) &&
            sockets_bind_source(run, &options->sockets, state->descriptor, &port);

@@ -42,7 +42,11 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_CAPTURE(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
-static const struct option_relation relations[] = {RELATION_LANES, RELATIONS_SOURCE, RELATION_FLOWS};
+static const struct option_relation relations[] = {
+    RELATION_LANES,
+    RELATIONS_SOURCE,
+    RELATION_FLOWS,
+    {"send_by", RELATION_ONE_OF, .words = "send sendfile", .when = "mptcp", .when_words = "true"}};
 
 struct tcp_stream_metrics {
     struct common_metrics common;

@@ -3,6 +3,7 @@
 #include "base/signals.h"
 #include "kernels/requests.h"
 #include "kernels/sockets.h"
+#include "kernels/stamps.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,6 +18,7 @@ struct udp_pingpong_options {
     int64_t message_bytes;
     struct request_settings requests;
     double reply_timeout_s;
+    int64_t clock; /* stamps_clocks */
     struct socket_settings sockets;
 };
 
@@ -30,6 +32,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_SWEEP(struct udp_pingpong_options),
     OPTION_NUMBER_ROW(struct udp_pingpong_options, reply_timeout_s, 0.2, 0.001, 60,
                       "a reply that takes longer counts as lost, or as late if it still comes"),
+    OPTION_ROW_CLOCK(struct udp_pingpong_options),
     OPTION_ROWS_CAPTURE(struct udp_pingpong_options),
     OPTION_ROWS_UDP(struct udp_pingpong_options)};
 
@@ -39,6 +42,7 @@ struct udp_pingpong_metrics {
     struct common_metrics common;
     struct round_trip_metrics round_trip;
     struct request_metrics requests;
+    struct stamps_metrics stamps;
     double sent_count, received_count, late_count, lost_count, lost_ratio, duplicate_count, request_lost_count;
 };
 
@@ -54,6 +58,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct udp_pingpong_metrics, duplicate_count, BETTER_LOWER, "replies that came again"),
     METRIC_ROW(struct udp_pingpong_metrics, request_lost_count, BETTER_LOWER,
                "datagrams that did not reach the server: the part of lost_count on the way there"),
+    METRIC_ROWS_STAMPS(struct udp_pingpong_metrics),
     METRIC_ROWS_CAPTURE(struct udp_pingpong_metrics),
     METRIC_ROWS_COMMON(struct udp_pingpong_metrics),
     METRIC_ROWS_CALLS(struct udp_pingpong_metrics),
@@ -72,6 +77,7 @@ struct udp_pingpong {
     size_t request_bytes, reply_bytes, buffer_bytes;
     uint64_t limit_ns;
     struct requests requests;
+    struct stamps *stamps;
     struct slot *slots; /* client: by number; a power of two of them */
     size_t slot_count, outstanding_max;
     uint64_t oldest, late_count, in_time_count; /* every number below oldest is settled */
@@ -118,7 +124,8 @@ static bool udp_pingpong_open(struct run *run)
     for (size_t i = 0; i < flows->count; i++)
         if (!sockets_timeout(run, flows->list[i].descriptor, limit_s))
             return false;
-    return flows_prepare(run, flows, (enum flows_wait)options->requests.wait_by);
+    return stamps_open(run, options->clock, flows, state->slot_count, &state->stamps) &&
+           flows_prepare(run, flows, (enum flows_wait)options->requests.wait_by);
 }
 
 static void udp_pingpong_begin(struct run *run)
@@ -127,20 +134,37 @@ static void udp_pingpong_begin(struct run *run)
     flows_begin(&state->flows);
     requests_begin(&state->requests);
     sequence_clear(&state->sequence);
+    stamps_begin(state->stamps);
     for (size_t i = 0; i < state->slot_count; i++)
         state->slots[i].waiting = false;
     state->oldest = state->late_count = state->in_time_count = 0;
 }
 
 /* Sends one datagram. Errors that pass (full queue, the peer's ICMP) leave it to the time-out. */
-static bool udp_pingpong_send(struct run *run, const struct flow *flow, size_t bytes)
+static bool udp_pingpong_send(struct run *run, const struct flow *flow, size_t bytes, uint64_t number)
 {
     const struct udp_pingpong *state = run->state;
+    uint64_t call_ns = state->stamps ? clock_now_ns() : 0;
     run->call_count++;
-    if (send(flow->descriptor, state->buffer, bytes, MSG_NOSIGNAL) == (ssize_t)bytes || errno == EAGAIN ||
-        errno == EINTR || errno == ENOBUFS || errno == ECONNREFUSED)
+    bool sent = send(flow->descriptor, state->buffer, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+    int error = errno;
+    stamps_sent(state->stamps, flow, sent, number, call_ns);
+    if (sent || error == EAGAIN || error == EINTR || error == ENOBUFS || error == ECONNREFUSED)
         return true;
+    errno = error;
     return fail_system(&run->failure, "send of %zu bytes", bytes);
+}
+
+static ssize_t udp_pingpong_call(struct run *run, const struct flow *flow, int flags)
+{
+    struct udp_pingpong *state = run->state;
+    if (state->stamps)
+        return stamps_receive(state->stamps, flow, state->buffer, state->buffer_bytes + 1, flags, &run->now_ns);
+    ssize_t got = recv(flow->descriptor, state->buffer, state->buffer_bytes + 1, flags);
+    int error = errno;
+    run->now_ns = clock_now_ns();
+    errno = error;
+    return got;
 }
 
 /* Receives one datagram of this phase. STEP_OPERATION when there is one, with its number. */
@@ -148,14 +172,15 @@ static enum step udp_pingpong_receive(struct run *run, struct flow *flow, int fl
                                       uint64_t *stamp_ns)
 {
     struct udp_pingpong *state = run->state;
-    ssize_t got = recv(flow->descriptor, state->buffer, state->buffer_bytes + 1, flags);
+    ssize_t got = udp_pingpong_call(run, flow, flags);
     int error = errno;
     run->call_count++;
-    run->now_ns = clock_now_ns();
     if (got == (ssize_t)bytes && datagram_read(state->buffer, number, stamp_ns) == run->phase)
         return STEP_OPERATION;
-    if (got < 0 && error == EAGAIN)
+    if (got < 0 && error == EAGAIN) {
         flow->readable = false;
+        run->call_count += stamps_collect(state->stamps, flow); /* else poll() always has something to tell */
+    }
     if (got >= 0)
         return STEP_MOVED;
     if (error == EAGAIN || error == EINTR || error == ECONNREFUSED)
@@ -175,7 +200,7 @@ static bool udp_pingpong_settle(struct run *run)
         if (run->now_ns >= ask_ns) {
             ask_ns = run->now_ns + clock_ns_from_s(settle_interval_s);
             datagram_write(state->buffer, run->phase, settle_number, run->now_ns);
-            if (!udp_pingpong_send(run, flow, state->request_bytes))
+            if (!udp_pingpong_send(run, flow, state->request_bytes, settle_number))
                 return false;
         }
         enum step step = udp_pingpong_receive(run, flow, 0, state->reply_bytes, &number, &stamp_ns);
@@ -242,7 +267,7 @@ static enum step udp_pingpong_put(struct run *run, struct flow *flow, int flags)
     *udp_pingpong_slot(state, run->sent_count) =
         (struct slot){.sent_ns = state->requests.gap_ns > 0 ? run->now_ns : start_ns, .waiting = true};
     datagram_write(state->buffer, run->phase, run->sent_count, start_ns);
-    if (!udp_pingpong_send(run, flow, state->request_bytes))
+    if (!udp_pingpong_send(run, flow, state->request_bytes, run->sent_count))
         return STEP_FAILED;
     run->sent_count++;
     run->sent_bytes += state->request_bytes;
@@ -260,6 +285,8 @@ static enum step udp_pingpong_get(struct run *run, struct flow *flow, int flags)
         return STEP_MOVED;
     /* A late one is a round trip too: without it the slowest would be missing from the percentiles. */
     requests_replied(run, &state->requests, start_ns);
+    stamps_came(state->stamps, number, run->now_ns);
+    run->call_count += stamps_collect(state->stamps, flow);
     struct slot *slot = udp_pingpong_slot(state, number);
     bool waiting = number >= state->oldest && slot->waiting;
     bool in_time = waiting && run->now_ns - slot->sent_ns <= state->limit_ns;
@@ -280,9 +307,14 @@ static enum step udp_pingpong_answer(struct run *run, struct flow *flow, int fla
     enum step step = udp_pingpong_receive(run, flow, flags, state->request_bytes, &number, &start_ns);
     if (step != STEP_OPERATION)
         return step;
-    if (number != settle_number)
+    if (number != settle_number) {
         sequence_add(&state->sequence, number);
-    return udp_pingpong_send(run, flow, state->reply_bytes) ? STEP_OPERATION : STEP_FAILED;
+        stamps_came(state->stamps, number, run->now_ns);
+    }
+    if (!udp_pingpong_send(run, flow, state->reply_bytes, number))
+        return STEP_FAILED;
+    run->call_count += stamps_collect(state->stamps, flow);
+    return STEP_OPERATION;
 }
 
 static uint64_t never_due(struct run *run)
@@ -308,6 +340,7 @@ static void udp_pingpong_report(struct run *run)
     const struct udp_pingpong_options *options = run->options;
     struct udp_pingpong_metrics *metrics = run->metrics;
     socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
+    stamps_report(run, state->stamps, &metrics->stamps);
     if (!run->is_active) {
         metrics->request_lost_count = fmax((double)run->peer_sent_count - (double)state->sequence.unique_count, 0);
         return;
@@ -330,6 +363,7 @@ static void udp_pingpong_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
+    stamps_close(state->stamps);
     free(state->slots);
 }
 

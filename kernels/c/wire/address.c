@@ -149,6 +149,17 @@ unsigned address_port(const struct address *address)
     return ntohs(v4.sin_port);
 }
 
+void address_any(struct address *address)
+{
+    if (address->storage.ss_family == AF_INET6) {
+        struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)address_port(address))};
+        memcpy(&address->storage, &six, sizeof six);
+    } else {
+        struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)address_port(address))};
+        memcpy(&address->storage, &four, sizeof four);
+    }
+}
+
 void address_set_port(struct address *address, unsigned port)
 {
     struct sockaddr_in v4;

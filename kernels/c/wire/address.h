@@ -39,6 +39,8 @@ void address_interface(const struct address *address, char out[IF_NAMESIZE]);
 void address_text(const struct address *address, char out[ADDRESS_TEXT_BYTES]);
 bool address_same(const struct address *a, const struct address *b); /* the same host, whatever the port */
 unsigned address_port(const struct address *address);
+/* All addresses of this host, of the same family and with the same port. */
+void address_any(struct address *address);
 void address_set_port(struct address *address, unsigned port);
 bool address_of_socket(int descriptor, struct address *out);
 
