@@ -107,9 +107,7 @@ def test_planned_nodes_are_used_and_the_larger_job_is_not_delayed(lab: RunningLa
 
 
 @pytest.mark.long
-@pytest.mark.promise(
-    "A job that is withdrawn and tried again says why, and how long it goes on, while nothing else runs."
-)
+@pytest.mark.promise("A job that is withdrawn and tried again says why, and how long it goes on, while nothing else runs.")
 def test_a_maintenance_that_begins_before_a_job_would_end(lab: RunningLab, tmp_path: Path) -> None:
     lab.at_rest("alpha")
     words = "reservationname=soon starttime=now+5minutes duration=60 user=root flags=maint nodes=alpha-n01"
