@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kernels.kernel_namespaces import Pair, inside, joined, namespace_of
 from tests.kernels.kernel_programs import INSTANT, Ended, Programs
 
-SHORT = {"duration_s": 0.3, "warmup_s": 0.05}
+SHORT: dict[str, Any] = {"duration_s": 0.3, "warmup_s": 0.05}
 
 
 def _set(end: str, enabled: int) -> None:
@@ -36,7 +38,7 @@ def _crossed_bytes(interface: str) -> int:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> object:
+def pair(tmp_path: Path) -> Iterator[Pair]:
     """Two nodes whose systems have Multipath TCP."""
     with joined(tmp_path) as made:
         for end in ("client", "server"):
@@ -84,7 +86,7 @@ def test_a_second_path_is_a_second_subflow(programs: Programs, pair: Pair) -> No
 
 @pytest.mark.lab
 def test_connections_and_many_flows(programs: Programs, pair: Pair) -> None:
-    connected = pair.run(programs.net, "tcp_connect", mptcp="true", **INSTANT)
+    connected = pair.run(programs.net, "tcp_connect", mptcp="true", **dict[str, Any](INSTANT))
     assert (connected.rc, connected.line["granted"]["client_mptcp"]) == (0, True)
     assert connected.line["metrics"]["failed_count"] == 0
     flows = pair.run(programs.net, "tcp_stream", mptcp="true", flow_count=8, thread_count=2, direction="both", **SHORT)
