@@ -342,7 +342,8 @@ def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
     if not planned:
         yield Reason(Verdict.NOT_COVERED, "no result was planned", 0)
     elif lost:
-        yield Reason(Verdict.NOT_COVERED, f"{lost} of {_count(planned, 'planned result')} are not there", lost)
+        words = f"{lost} of {_count(planned, 'planned result')} {'is' if lost == 1 else 'are'} not there"
+        yield Reason(Verdict.NOT_COVERED, words, lost)
 
 
 def _beside_work(outcomes: Iterable[SeriesOutcome]) -> set[int]:

@@ -120,7 +120,17 @@ def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
+#: What real sbatch says below the name of a limit, whichever it is.
+POLICY = (
+    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time"
+    " limits)"
+)
+
+
 @pytest.mark.promise("hpcq never calls a submit command that a signal ended refused.")
+@pytest.mark.promise(
+    "A job that alone exceeds a limit (DenyOnLimit) is refused; one beyond the number of jobs is submitted later."
+)
 @pytest.mark.promise("hpcq reports a refusal only for known words; other words lead to another attempt.")
 @pytest.mark.parametrize(
     ("code", "words", "fate"),
@@ -133,6 +143,9 @@ def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
         ),
         (1, "sbatch: error: Batch job submission failed: Requested node configuration is not available", Fate.REFUSED),
         (1, "sbatch: error: QOSMaxSubmitJobPerUserLimit", Fate.LIMITED),
+        (1, f"sbatch: error: AssocGrpSubmitJobsLimit\n{POLICY}", Fate.LIMITED),
+        (1, f"sbatch: error: QOSMinGRES\n{POLICY}", Fate.REFUSED),
+        (1, f"sbatch: error: QOSMaxCpuPerUserLimit\n{POLICY}", Fate.REFUSED),
         (1, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Fate.UNDETERMINED),
         (
             1,

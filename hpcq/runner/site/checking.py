@@ -270,6 +270,8 @@ def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tup
         form, trial = taken
         keys = "; ".join(f"{key}: {value}" for key, value in form.items())
         advice = f"this site takes it with {keys}: write that in the cluster file"
+        if form.get("exclusive") == "none":
+            advice += "; only where the partition gives whole nodes anyway: else jobs of others run beside the tests"
         trials = [trial]
     return [CheckedItem("job", False, found, advice)], trials
 

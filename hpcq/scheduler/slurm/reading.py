@@ -176,6 +176,8 @@ _REFUSALS = (
     "Invalid directive found in batch script",
     "Batch script contains DOS line breaks",
 )
+#: A limit that the job itself exceeds (QOS with DenyOnLimit), above the same long form as for too many jobs.
+_OWN_SIZE = re.compile(r"error: (Assoc|QOS)(?!\w*Submit)\w+\s*$", re.MULTILINE)
 #: sbatch ends with this code when it refuses. A signal, a killed shell and a wrapper end with others.
 _REFUSING_CODE = 1
 
@@ -193,6 +195,8 @@ def read_submission(tag: str, done: Completed, scheduler_job_id: str) -> Submitt
 def _fate(code: int, words: str) -> Fate:
     if code == 0 or code >= 128 or any(known in words for known in AWAY_WORDS):
         return Fate.UNDETERMINED
+    if code == _REFUSING_CODE and _OWN_SIZE.search(words):
+        return Fate.REFUSED
     if code == _REFUSING_CODE and any(known in words for known in LIMIT_WORDS):
         return Fate.LIMITED
     if code != _REFUSING_CODE or any(known in words for known in _NOT_ASKED):
