@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.scheduler.base import JobLimits
-from hpcq.scheduler.pbs.nodes import SEPARATOR, read_dsv
-from hpcq.scheduler.pbs.queues import Asker, read_job_limits, submit_limit
+from hpcq.scheduler.pbs.nodes import SEPARATOR, read_dsv, read_vnode
+from hpcq.scheduler.pbs.queues import Asker, Queues, read_job_limits, submit_limit
 from hpcq.scheduler.types import JobState, NodeCondition, Wait
 from tests.local.local_desk import LocalDesk
 from tests.pbs.test_pbs_campaign import BRIEF, CLUSTER, measured
@@ -110,6 +110,27 @@ def test_a_queue_that_owns_nodes_by_a_resource(pbs: SimulatedPbs) -> None:
     assert [one.node for one in ours.scheduler.nodes()] == ["pbn1", "pbn2"]
     assert [one.node for one in theirs.scheduler.nodes()] == ["pbn2", "pbn3"]
     assert [one.node for one in site(pbs, "select: Qlist=debug\n").scheduler.nodes()] == ["pbn2", "pbn3"]
+
+
+PARTITIONS = "\n".join(
+    (
+        SEPARATOR.join(["Server: head", "default_queue=workq"]),
+        *(SEPARATOR.join([f"Queue: {name}", *words]) for name, *words in (
+            ["workq", "queue_type=Execution"], ["physics", "queue_type=Execution", "partition=P1"],
+            ["prod", "queue_type=Route", "route_destinations=workq,physics"],
+        )),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.fast
+@pytest.mark.promise("Of several schedulers of a PBS server, each serves its own nodes: hpcq plans only those of its queue.")
+@pytest.mark.parametrize(("queue", "nodes"), [("workq", ["n1"]), ("physics", ["n2"]), ("prod", ["n1", "n2"])])
+def test_nodes_of_another_scheduler_are_none_of_a_queues(queue: str, nodes: list[str]) -> None:
+    rows = ("Name=n1", "Name=n2\x1fpartition=P1", "Name=n3\x1fpartition=P2")
+    vnodes = [read_vnode(one) for one in read_dsv("\n".join(f"{row}\x1fstate=free" for row in rows))]
+    may_run = Queues.of(read_dsv(PARTITIONS)).may_run(queue, vnodes)
+    assert [one.name for one in vnodes if may_run(one)] == nodes
 
 
 @pytest.mark.promise("Jobs of a PBS queue with other nodes do not make hpcq yield.")

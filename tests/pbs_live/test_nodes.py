@@ -162,6 +162,16 @@ def test_a_job_that_waits_when_the_hours_end_measures_nothing_without_a_driver(u
     assert not list(desk.lab.state.glob(f"beta/scratch/of-labuser/hpcq/{desk.run_folder.name}/beta/jobs/*/*/**/t*-r*.json"))
 
 
+def test_a_node_of_another_schedulers_partition_is_not_planned(users: Live, tmp_path: Path) -> None:
+    for line in ("create sched other", "set sched other partition = P1", "set node beta-n04 partition = P1"):
+        users.qmgr(line)
+    try:
+        assert [state.node for state in users.site(tmp_path).scheduler.nodes()] == users.nodes[:3]
+    finally:
+        users.qmgr("unset node beta-n04 partition")
+        users.qmgr("delete sched other")
+
+
 def test_doctor_reaches_the_cluster(live: Live, tmp_path: Path) -> None:
     desk = live.desk(tmp_path)
     said = desk.hpcq("doctor", "--reach", "--json", expect=None)

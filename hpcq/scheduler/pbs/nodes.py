@@ -200,6 +200,8 @@ class Vnode:
     available: Mapping[str, str] = field(default_factory=dict)
     #: Whether jobs that ask for a host of their own get it: PBS ignores that where it says ignore_excl.
     shared_always: bool = False
+    #: Of several schedulers of a server, each serves the vnodes and the queues of its partitions.
+    partition: str = ""
 
 
 def read_vnode(record: Listed) -> Vnode:
@@ -221,6 +223,7 @@ def read_vnode(record: Listed) -> Vnode:
         used_s=record.number("last_used_time"),
         available=available,
         shared_always=record.get("sharing") == "ignore_excl",
+        partition=record.get("partition"),
     )
 
 

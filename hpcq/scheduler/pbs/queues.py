@@ -92,7 +92,7 @@ class Queues:
         partitions, and the default one all others.
         """
         name = self.named(queue)
-        partition = self.by_name[name].get("partition") if name in self.by_name else ""
+        partition = self._partition(name)
         serving = [one for one in schedulers if partition and partition in one.get("partition").split(",")]
         serving = serving or [one for one in schedulers if one.name == "default"]
         explicit = any(one.get("only_explicit_psets") == _TRUE for one in serving)
@@ -106,15 +106,20 @@ class Queues:
         vnodes: all there are: some may be bound to a queue (`queue` of pbsnodes). select: what the cluster file adds.
         """
         bound = {vnode.queue for vnode in vnodes if vnode.queue}
-        tests = [(one if one in bound else "", self._words(one, select)) for one in self.behind(queue)]
+        behind = self.behind(queue)
+        tests = [(one if one in bound else "", self._partition(one), self._words(one, select)) for one in behind]
 
         def may(vnode: Vnode) -> bool:
             return any(
-                vnode.queue == owner and all(_is_among(value, vnode.available.get(name, "")) for name, value in words.items())
-                for owner, words in tests
+                (vnode.queue, vnode.partition) == (owner, partition)
+                and all(_is_among(value, vnode.available.get(name, "")) for name, value in words.items())
+                for owner, partition, words in tests
             )
 
         return may
+
+    def _partition(self, queue: str) -> str:
+        return self.by_name[queue].get("partition") if queue in self.by_name else ""
 
     def _words(self, queue: str, select: str) -> dict[str, str]:
         """Return what each chunk of a queue asks of its host in words, not in amounts."""
