@@ -6,8 +6,8 @@ A series is cut into pieces. Each piece is a level or a drift (a straight line).
 
     scale        logarithms if the scatter grows with the level, else the values themselves
     noise        scatter around a running median; later around the pieces, times (1 + r) / (1 - r) if neighbours resemble
-                 each other by r. r is seen around pieces of a first, generous search, so that a step does not look like
-                 correlation
+                 each other by r. r is seen around pieces of a first, generous search, and without the newest values, so that
+                 a step does not look like correlation
     bound        a residual counts up to 2 to 4 sigma, less the more often outliers come: as much as their chance makes likely
     pieces       of 3 values or more, drifts of 8 or more; exact dynamic programming, many series at once
     steps        of correlated series stand where the innovations are smallest
@@ -71,9 +71,9 @@ _WANDERS = 0.75
 _LEVELS_DIFFER_RATIO = 1.25
 #: A step moves by up to this many values to where the innovations are smallest; a single one costs no more than the bound.
 _PLACE_WINDOW, _PLACE_LOSS_MAX = 12, 8.0
-#: The newest values do not count for the noise that they are judged by: this many, and a quarter of the series at most.
+#: The newest values do not count for the noise and the correlation that they are judged by: this many, a quarter at most.
 _NEWEST_POINTS = 8
-#: One or two newest values this far off are a doubt.
+#: Newest values this far off that make no level of their own are a doubt: so many, or a quarter of a short series.
 _DOUBT_SIGMAS = 5.0
 _DOUBT_POINTS_MAX = 2
 #: Values per chunk: cumulative sums of some ten series of a hundred values stay in the second-level cache.
@@ -108,7 +108,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest one or two values lie far off: too few for a change, too far to keep silent about."""
+    """The newest values lie far off: too few for a change, too far to keep silent about."""
 
     count: int
     before: float
@@ -209,9 +209,12 @@ def verdict_of(
     if course.count < JUDGED_POINTS_MIN:
         return ComparisonVerdict.INCONCLUSIVE, f"{course.count} values are too few: {JUDGED_POINTS_MIN} are needed"
     if course.newest is not None and _is_worse(course.newest.before, course.newest.after, better):
-        one = course.newest.count == 1
-        words = "the newest value lies" if one else f"the newest {course.newest.count} values lie"
-        return ComparisonVerdict.INCONCLUSIVE, f"{words} far off, but {LEVEL_POINTS_MIN} make a level: measure again"
+        count = course.newest.count
+        words = "the newest value lies" if count == 1 else f"the newest {count} values lie"
+        few = (
+            f"{LEVEL_POINTS_MIN} make a level" if count < LEVEL_POINTS_MIN else "the others are too few, or too uneven, to tell"
+        )
+        return ComparisonVerdict.INCONCLUSIVE, f"{words} far off, but {few}: measure again"
     before, after = course.first_third, course.last_third
     if course.thirds_p < ALPHA and _is_worse(before, after, better) and _effect(before, after) >= minimum_effect_ratio:
         return ComparisonVerdict.INCONCLUSIVE, "the last third is worse than the first, but no step or drift stands out"
@@ -265,7 +268,8 @@ def _fit(values: Floats) -> list[_Fitted]:
         left = np.maximum(1, points - 2 * parameters)
         noise = np.maximum(np.minimum(widest, np.sqrt(np.mean(bounded[:, :old] ** 2, axis=1) * points / left)), floor)
         if len(searches) == 1:
-            correlation = _correlation(np.clip(residuals / noise[:, None], -_OUTLIER_SIGMAS, _OUTLIER_SIGMAS), parameters)
+            scaled = np.clip(residuals[:, :old] / noise[:, None], -_OUTLIER_SIGMAS, _OUTLIER_SIGMAS)
+            correlation = _correlation(scaled, parameters)
     long_noise = noise * np.sqrt((1 + correlation) / (1 - correlation))
     z = line + bounded
     found = [
@@ -649,7 +653,7 @@ def _came_back(fitted: _Fitted, change: Change) -> int | None:
 
 
 def _newest(fitted: _Fitted, minimum_effect_ratio: float, smallest_move: float) -> Newest | None:
-    """The newest one or two values, if they lie far off the last piece and beyond everything seen around it before."""
+    """The newest values, if they lie far off the last piece and beyond everything seen around it before."""
     piece = fitted.pieces[-1]
     residuals = fitted.y[piece.first : piece.end] - median(fitted.y[piece.first : piece.end])
     if piece.drifts:
@@ -657,7 +661,8 @@ def _newest(fitted: _Fitted, minimum_effect_ratio: float, smallest_move: float) 
     way = float(np.sign(residuals[-1]))
     away = way * residuals
     count = 1
-    while count < _DOUBT_POINTS_MAX and count < len(away) and away[-count - 1] > _DOUBT_SIGMAS * fitted.noise:
+    most = max(_DOUBT_POINTS_MAX, len(fitted.y) // 4)
+    while count < most and count < len(away) and away[-count - 1] > _DOUBT_SIGMAS * fitted.noise:
         count += 1
     if away[-1] <= _DOUBT_SIGMAS * fitted.noise or (len(away) > count and away[:-count].max() >= away[-count:].min()):
         return None

@@ -202,6 +202,18 @@ def test_small_moves_are_not_told() -> None:
     assert judge_series([values], minimum_effect_ratio=0.01, smallest_moves=[0.1])[0].changes == ()
 
 
+@pytest.mark.promise("`detect` passes no series whose newest three values or more lost 30 %, from 16 values on.")
+@pytest.mark.parametrize("count", [16, 20, 30, 60, 120])
+@pytest.mark.parametrize("noise", [0.003, 0.01, 0.03])
+def test_a_fall_of_the_newest_values_is_no_pass_at_any_length(count: int, noise: float) -> None:
+    random = np.random.default_rng([16, count])
+    for newest in (3, 4, 5, 6):
+        fallen = np.where(np.arange(count) >= count - newest, 0.7, 1.0)
+        found = [one(fallen * level(random, count, noise))[1] for _ in range(10 if newest <= count // 3 else 0)]
+        assert ComparisonVerdict.PASS not in found
+        assert count < 60 or found.count(ComparisonVerdict.DEGRADED) >= 8
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
