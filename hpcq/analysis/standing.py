@@ -473,8 +473,9 @@ def _ends_of(cause: ClusterCause, values: Values) -> Any:
 def touching(
     found: Iterable[Standing], pairs: Iterable[tuple[str, str, str]], changes: Iterable[tuple[Changed, str | None]] = ()
 ) -> list[ClusterCause]:
-    """The causes that can make a test of one of these pairs (cluster, client, server) worse.
+    """The causes that can make a test of one of these pairs (cluster, client, server) worse, and those of their nodes.
 
+    Of a node that is slow one way, pairs that measured it the other way are no proof that it is fine.
     changes: those of single series, each with what a person said of it. What was told is `expected` where a person declared
     all of its changes expected or false.
     """
@@ -483,7 +484,10 @@ def touching(
         _with_expected(cause, declared)
         for one in found
         for cause in one.causes
-        if any(cluster == one.cluster and cause.concerns(client, server) for cluster, client, server in ends)
+        if any(
+            cluster == one.cluster and (cause.concerns(*pair) or (cause.role is not None and cause.names[0] in pair))
+            for cluster, *pair in ends
+        )
     ]
 
 
@@ -525,8 +529,9 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
 
     Of thousands of series some always look worse by chance: without anything that is told, that is noise. Not so what
     brings nothing any more, what was recorded before, and what three series or more of one suspected node say. Unclear is
-    what both suspect, and what touches a thing that is suspected to have lost a tenth. The rest is as fine as its nodes,
-    also where it has few values of its own.
+    what both suspect, what touches a thing that is suspected to have lost a tenth, and what failed once, on a night before
+    the newest, while its nodes are fine with others. The rest is as fine as its nodes, also where it has few values of its
+    own.
     """
     by_cluster = {one.cluster: one for one in found}
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"better", "gone"}]
@@ -542,6 +547,10 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
         if standing.says_of(row.client, row.server) != State.TOLD and not agreed:
             noise.add(id(one))
             unclear |= {row.series_id} if standing.says_of(row.client, row.server) == State.SUSPECTED else set()
+    for one in judged.changes:
+        if (its := by_cluster.get(one.row.cluster)) is not None and _failed_once(one, its):
+            noise.add(id(one))
+            unclear.add(one.row.series_id)
     said: dict[tuple[str, str, str], tuple[bool, bool]] = {}  # of each pair, which has many tests: in doubt, fine
     for row in rows:
         standing, pair = by_cluster.get(row.cluster), (row.cluster, row.client, row.server)
@@ -555,7 +564,20 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
             unclear.add(row.series_id)
         elif not in_doubt and is_fine and row.series_id in standing.judged_series:
             fine.add(row.series_id)
-    return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine))
+    return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine - unclear))
+
+
+def _failed_once(one: Changed, standing: Standing) -> bool:
+    """Whether a single job of a pair failed, on a night before the newest, and neither end is in doubt, nor the link told.
+
+    Where other pairs run each night it is not tried again for weeks, and one job in a hundred always fails.
+    """
+    if one.level.direction != "gone" or one.level.after_count != 1 or standing.values is None:
+        return False
+    row, its_own = one.row, {Thing.LINK, Thing.PAIR}
+    its = [cause for cause in standing.causes if cause.concerns(row.client, row.server)]
+    fine = all(cause.thing in its_own and not cause.is_told for cause in its) and row.series_id in standing.judged_series
+    return fine and one.at_utc < _utc(standing.values.nights[-1].utc_s)
 
 
 def told_series(

@@ -11,7 +11,7 @@ import click
 
 from hpcq.cli.options import chosen, database_option, filter_options, json_option
 from hpcq.cli.output import Column, print_json, print_rows, print_words, says_that_it_works, verdict_style
-from hpcq.cli.regressions import pairs_json
+from hpcq.cli.regressions import pairs_json, smallest_words
 from hpcq.cli.results import print_flaws
 from hpcq.errors import Exit
 from hpcq.nodelist import names_several, nodes_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.gates import FailedGate
     from hpcq.analysis.pairing import Compared, Pairing
     from hpcq.analysis.standing import ClusterCause, Standing
-    from hpcq.store.history import MetricRow, SeriesRow
+    from hpcq.store.history import SeriesRow
     from hpcq.store.selection import Selection
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally, VerdictRecord
@@ -82,12 +82,11 @@ def compare(  # noqa: PLR0917 - Click passes by name
         windows = [window(connection, text) for text in (a, b)]
         same = len({replace(one, text="") for one in windows}) == 1  # however they are written
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
-        ends = {(row.cluster, row.client, row.server) for row in found}
-        known = () if wanted.facts else standings(connection, {row.cluster for row in found}, b, wanted.metric)
-        told, unfit = [one for one in touching(known, ends) if one.is_told], unfit_of(known, ends)
-        ids = {row.series_id for row in found}
+        in_b = {row.series_id: (row.cluster, row.client, row.server) for row in compared.rows_of_b}
+        known = () if wanted.facts else standings(connection, {one[0] for one in in_b.values()}, b, wanted.metric)
+        told, unfit = [one for one in touching(known, in_b.values()) if one.is_told], unfit_of(known, set(in_b.values()))
         failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))
-        failed = [one for one in failed if one.series_id in ids]
+        failed = [one for one in failed if one.series_id in in_b]
         nodes = {(row.cluster, one) for row in found for one in nodes_of(row.client, row.server)}
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
@@ -95,8 +94,9 @@ def compare(  # noqa: PLR0917 - Click passes by name
         compared = replace(compared, both=(), only_a=(), only_b=(), missing=())
         told, unfit, failed = [], [], []
     by_cluster = {one.cluster: one for one in known}
+    smallest = _smallest(compared, by_cluster)  # of what the nights overrule, too
     compared = replace(compared, both=tuple(_beside_nights(one, by_cluster) for one in compared.both))
-    rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
+    rows = [_with_pairs(_compared_row(one), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
     doubted = [one for one in compared.only_b if (its := by_cluster.get(one.cluster)) and its.doubts(one.client, one.server)]
     tally = _tally(compared, len(doubted))
@@ -117,10 +117,10 @@ def compare(  # noqa: PLR0917 - Click passes by name
             }
         )
         return code
+    rows.sort(key=lambda row: _ORDER.index(row["verdict"]))
     shown = [row for row in rows if everything or row["verdict"] != "same"]
-    shown.sort(key=lambda row: _ORDER.index(row["verdict"]))
-    only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}"
-    only += f", {len(doubted)} of them of what is suspected" if doubted else ""
+    of_doubted = f", {len(doubted)} of them of what is suspected" if doubted else ""
+    only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}{of_doubted}"
     only = only if compared.only_a or compared.only_b else ""
     missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
     if same:
@@ -132,7 +132,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         _print_told(told, unfit, failed)
         return code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
-    print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
+    print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}{smallest}", err=True)
     _print_told(told, unfit, failed)
     print_flaws(flaws)
     print_rows(shown, _COMPARED, empty="no pair differs")
@@ -160,13 +160,40 @@ def _beside_nights(one: Pairing, standings: Mapping[str, Standing]) -> Pairing:
     if standing is not None and _verdict(level) == "same" and standing.doubts(row.client, row.server):
         reason = f"{level.reason}; but one of its ends is suspected to be slow"
         return replace(one, level=replace(level, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason))
-    few = min(level.before_count, level.after_count) < JOBS_MIN
-    if standing is None or not few or _verdict(level) != "worse" or row.series_id not in standing.judged_series:
+    if standing is None or _verdict(level) != "worse" or not _decided_by_nights(one, standing):
         return one
-    if standing.says_of(row.client, row.server) != State.FINE:
+    said = standing.says_of(row.client, row.server)
+    if said == State.TOLD or standing.doubts(row.client, row.server):
         return one
-    reason = f"{level.reason}; but the nights until then show nothing, and fewer than {JOBS_MIN} jobs on a side decide nothing"
+    nights = "show nothing" if said == State.FINE else "suspect little"
+    reason = f"{level.reason}; but the nights until then {nights}, and fewer than {JOBS_MIN} jobs on a side decide nothing"
     return replace(one, level=replace(level, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason))
+
+
+def _decided_by_nights(one: Pairing, standing: Standing | None) -> bool:
+    """Whether what its own jobs say is too little to tell it, and the nights of both ends decide."""
+    from hpcq.analysis.standing import JOBS_MIN
+
+    few = min(one.level.before_count, one.level.after_count) < JOBS_MIN
+    return few and standing is not None and one.row.series_id in standing.judged_series
+
+
+def _smallest(compared: Compared, standings: Mapping[str, Standing]) -> str:
+    """`; 6.1 % worse would be told of half of them, 9 % of all`: what passes may still have lost less."""
+    own, clusters = list[float](), set[str]()
+    for one in compared.both:
+        if _decided_by_nights(one, standings.get(one.row.cluster)):
+            clusters.add(one.row.cluster)
+        else:
+            own.append(1.0 if one.smallest_ratio is None else one.smallest_ratio)
+    own.sort()
+    words = ""
+    if own:
+        half, of_all = (f"{100 * one:.2g} % worse" if one < 1 else "" for one in (own[(len(own) - 1) // 2], own[-1]))
+        words = f"; {half} would be told of half of them, {of_all} of all" if half != of_all else f"; {half} would be told"
+        words = words if of_all else f"; {half} would be told of half of them, and of some nothing, however slow"
+        words = words if half else "; of most of them nothing would be told, however slow: too few jobs"
+    return words + (smallest_words(standings[one] for one in sorted(clusters)) if clusters else "")
 
 
 def _with_pairs(told: dict[str, Any], row: SeriesRow, compared: Compared) -> dict[str, Any]:
@@ -203,7 +230,8 @@ def _verdict(level: Level) -> str:
     return level.direction if level.sure else "same" if level.verdict.value == "pass" else "unclear"
 
 
-def _compared_row(row: SeriesRow, metric: MetricRow, level: Level) -> dict[str, Any]:
+def _compared_row(one: Pairing) -> dict[str, Any]:
+    row, metric, level = one.row, one.metric, one.level
     verdict = _verdict(level)
     change = "" if level.ratio is None else f"{100 * (level.ratio - 1):+.1f} %"
     names = {
@@ -211,6 +239,6 @@ def _compared_row(row: SeriesRow, metric: MetricRow, level: Level) -> dict[str, 
     }
     numbers = {name: one if one == one else None for name, one in (("a", level.before), ("b", level.after))}  # noqa: PLR0124 - NaN
     why = level.reason if verdict in {"gone", "unclear"} else ""
-    rest = {"ratio": level.ratio, "low": level.low, "high": level.high, "change": change}
+    rest = {"ratio": level.ratio, "low": level.low, "high": level.high, "change": change, "smallest_ratio": one.smallest_ratio}
     counts = {"n_a": level.before_count, "n_b": level.after_count, "reason": level.reason, "why": why}
     return {"verdict": verdict, **names, "metric": metric.name, "unit": metric.unit, **numbers, **rest, **counts}

@@ -285,10 +285,10 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
     counted = [one for one in worse if id(one) not in beside.noise]
     with_told = told_series(causes, rows, unfit)
     tally = tally_of(judged, counted, unclear, beside.fine, failed={one.series_id for one in failed}, degraded=with_told)
-    return _Found(judged, tally, causes, failed, unfit, told, states, blocks, len(unclear), _smallest(found))
+    return _Found(judged, tally, causes, failed, unfit, told, states, blocks, len(unclear), smallest_words(found))
 
 
-def _smallest(found: Iterable[Standing]) -> str:
+def smallest_words(found: Iterable[Standing]) -> str:
     """`; a node 8 % slower for 6 nights would be told`: what the first line passes may still have lost less."""
     from hpcq.analysis.standing import SMALLEST_NIGHTS
 

@@ -735,7 +735,7 @@ def _is_part(one: Cause, causes: list[Cause]) -> bool:
             continue
         if other.thing is Thing.NODE and other.names[0] in one.names:
             of_pair = one.thing is Thing.PAIR and one.names == (other.names[0], one.names[1])
-            if one.thing is Thing.NODE and one.role is not None and other.role is None:
+            if one.thing is Thing.NODE and (other.state is not one.state or (one.role is not None and other.role is None)):
                 return True
             if one.thing is Thing.LINK or (
                 one.thing is Thing.PAIR and (other.role is None or of_pair == (other.role is Role.CLIENT))

@@ -344,12 +344,32 @@ class OverTime:
         return np.asarray(np.clip(total * (self.scale**2 - 1) * alone / (1 - alone), 0.0, total))
 
     def suspected(self, expected_per_night: float = 1.0) -> Flags:
-        """Things not told whose sum few of as many healthy things reach: about `expected_per_night`, or fewer."""
+        """Things not told whose sum few of as many healthy things reach: about `expected_per_night`, or fewer.
+
+        Not those whose newest values speak for the old level, as they would end what is told, unless little is missing: one
+        night without a valid result among fine ones is no slow node.
+        """
         bound = np.log(max(self._active() * self.columns / expected_per_night, 2.0)) / self.slope
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         worth = (shift < -SMALLEST_EFFECT).any(axis=1)
+        found = np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
+        for thing in np.flatnonzero(found).tolist():
+            found[thing] = not self._is_back(thing)
         fell = np.isin(np.arange(len(self.told)), list(self._fell))
-        return np.asarray(((self.sum >= bound).any(axis=1) & worth | fell) & ~self.told)
+        return np.asarray((found | fell) & ~self.told)
+
+    def _is_back(self, thing: int) -> bool:
+        column, _, values, nearly = self.doubt(thing)
+        if nearly or self._unit is None or len(values) < 2:
+            return False
+        unit = np.where(np.isfinite(self._unit), self._unit, np.nanmedian(self._unit)) if self._unit.size else self._unit
+        scatter = (self.spread(unit)[thing] * self.own[thing, 0])[slice(None) if column < 0 else [column]]
+        x = values if column < 0 else values[:, [column]]
+        mu = np.nanmean(x, axis=0) / scatter
+        for_old = 0.0
+        for gain in np.nansum((x / scatter - mu) ** 2 - (x / scatter) ** 2, axis=1).tolist():
+            for_old = max(0.0, for_old + min(max(gain / 2, -ENDS_AT), ENDS_AT / 2))
+        return for_old >= ENDS_AT
 
     def smallest_told(self, nights: int) -> float | None:
         """The smallest loss (0.1: a tenth) by which half of the things would be told after so many nights; None: not by half.

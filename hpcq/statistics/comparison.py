@@ -382,8 +382,8 @@ PASS_EFFECT_RATIO = 0.05
 #: A median this many standard errors from the level before, and every value half as far beyond the whole range before.
 #: Neither luck nor the number of series explains that, and a second mode would have been seen before.
 BEYOND_DOUBT_SIGMAS = 10.0
-_BEYOND_DOUBT_BEFORE_MIN = 5
-_BEYOND_DOUBT_AFTER_MIN = 3
+#: Values before, and after, without which nothing is beyond doubt.
+BEYOND_DOUBT_COUNTS = (5, 3)
 #: One lost packet of 10,000, three events, two ticks of a clock: smaller moves appear by chance and matter to nobody.
 _SMALLEST_MOVES = {"ratio": 1e-4, "count": 3.0, "ns": 20.0}
 
@@ -398,7 +398,7 @@ def beyond_doubt(before: Floats, after: Floats) -> bool:
 
     before, after: finite, time order, same unit. False with fewer than 5 values before or 3 after.
     """
-    if len(before) < _BEYOND_DOUBT_BEFORE_MIN or len(after) < _BEYOND_DOUBT_AFTER_MIN:
+    if len(before) < BEYOND_DOUBT_COUNTS[0] or len(after) < BEYOND_DOUBT_COUNTS[1]:
         return False
     moved = abs(median(after) - median(before))
     outside = max(float(after.min() - before.max()), float(before.min() - after.max()))
@@ -591,7 +591,7 @@ def compare_jobs(
     medians = _median_of(old), _median_of(new)
     if min(medians) <= 0:
         return _from_zero(medians, counts, better, smallest_move)
-    error = scatter.ratio * sqrt(sum(_median_variance(count) / count for count in counts))
+    error = scatter.ratio * sqrt(sum(median_variance(count) / count for count in counts))
     moved = log(medians[1] / medians[0])
     widest = t_quantile(_CONFIDENCE_Z, scatter.degrees) * error
     shift = Shift(*medians, *(float(np.exp(moved + side)) for side in (0.0, -widest, widest)))
@@ -649,7 +649,8 @@ def _median_of(values: Floats) -> float:
     return _middle(np.sort(values))
 
 
-def _median_variance(count: int) -> float:
+def median_variance(count: int) -> float:
+    """Variance of the median of so many normal values, over that of their mean."""
     return _MEDIAN_VARIANCE.get(count, pi / 2)
 
 

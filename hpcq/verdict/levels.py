@@ -15,6 +15,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import exp, inf, log, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,19 @@ from numpy.typing import NDArray
 from hpcq.kernels import Better
 from hpcq.statistics import Comparison, ComparisonVerdict, JobScatter, benjamini_hochberg, compare, compare_jobs, find_changes
 from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, p_of_worse
-from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, MINIMUM_EFFECT_RATIO, beyond_doubt, median, smallest_p, smallest_side
+from hpcq.statistics.comparison import (
+    ALPHA,
+    BEYOND_DOUBT_COUNTS,
+    BEYOND_DOUBT_SIGMAS,
+    LOOK_AGAIN,
+    MINIMUM_EFFECT_RATIO,
+    beyond_doubt,
+    median,
+    median_variance,
+    smallest_p,
+    smallest_side,
+    t_quantile,
+)
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +56,10 @@ JUDGED_POINTS_MIN = 4
 #: A level of fewer points is no change.
 LASTING_COUNT = 2
 ASSUMED = JobScatter(0.05, 0)
+#: Of a loss that is told in nine of ten cases: so many standard errors above one that is told in half of them.
+_NINE_OF_TEN = 1.2816
+#: A larger loss than this is no number that anybody would act on.
+_NOTHING_LEFT = 0.95
 #: The direction of a series that once had values and now only fails: beyond worse.
 GONE = "gone"
 
@@ -99,6 +117,25 @@ def judge_boundary(series: Sequence[Sides], *, lasting_count: int = LASTING_COUN
     """
     found = [_compared(one, one.boundary, len(one.points), MINIMUM_EFFECT_RATIO) for one in series]
     return _believed([_lasting(level, lasting_count) for level in found])
+
+
+def smallest_worse(scatter: JobScatter, before_count: int, after_count: int, better: Better, series_count: int) -> float | None:
+    """The smallest loss (0.1: a tenth) that judge_boundary() tells in nine of ten cases; None: none, however large.
+
+    series_count: how many are judged together; the more, the clearer a single one must be.
+    """
+    sides = 2 if better is Better.NONE else 1
+    alpha = min(ALPHA, FALSE_DISCOVERY_RATIO / max(1, series_count))
+    error = scatter.ratio * sqrt(sum(median_variance(count) / count for count in (before_count, after_count)))
+    told = t_quantile(NormalDist().inv_cdf(1 - alpha / sides), scatter.degrees) * error
+    if _by_ranks(better, before_count, after_count) and smallest_p(before_count, after_count, two_sided=sides == 2) >= alpha:
+        told = (
+            BEYOND_DOUBT_SIGMAS * error
+            if before_count >= BEYOND_DOUBT_COUNTS[0] and after_count >= BEYOND_DOUBT_COUNTS[1]
+            else inf
+        )
+    loss = 1 - exp(-max(told + _NINE_OF_TEN * error, -log(1 - MINIMUM_EFFECT_RATIO)))
+    return loss if loss < _NOTHING_LEFT else None
 
 
 def _lasting(level: Level, lasting_count: int) -> Level:

@@ -15,7 +15,7 @@ from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs
 from hpcq.statistics.comparison import ASSUMED_RATIO, LEAST_RATIO, runs_needed, t_quantile
 from hpcq.store.database import reading
 from hpcq.store.selection import Selection
-from hpcq.verdict.levels import Sides, judge_boundary, judge_search
+from hpcq.verdict.levels import Sides, judge_boundary, judge_search, smallest_worse
 from tests.history.histories import History
 from tests.history.test_localisation import judge, names, rounds_of, rows_of
 
@@ -54,6 +54,32 @@ def test_a_short_history_borrows_from_its_peers_and_none_assumes() -> None:
     assert job_scatter([]) == JobScatter(ASSUMED_RATIO, 0)
     assert pooled_scatter([]) == JobScatter(ASSUMED_RATIO, 0)
     assert job_scatter([1.0] * 20).ratio == LEAST_RATIO
+
+
+@pytest.mark.promise("The smallest loss that `compare` says it would tell is one that it tells, in nine of ten cases.")
+@pytest.mark.fast
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 3), (10, 5), (30, 12)])
+@pytest.mark.parametrize("together", [1, 40])
+def test_the_smallest_loss_that_is_named_would_be_told(before: int, after: int, together: int) -> None:
+    """One series of `together` loses as much as is named; and half of it is told far more rarely."""
+    random, scatter = np.random.default_rng([3, before, after, together]), JobScatter(0.02, 60)
+    smallest = smallest_worse(scatter, before, after, Better.HIGHER, together)
+    assert smallest is not None
+    told = {}
+    for loss in (smallest, smallest / 2):
+        found = []
+        for _ in range(60):
+            points = [np.exp(0.02 * random.standard_normal(before + after)) for _ in range(together)]
+            points[0][before:] *= 1 - loss
+            sides = [Sides(Better.HIGHER, one, before, scatter) for one in points]
+            found.append(judge_boundary(sides, lasting_count=1)[0].sure)
+        told[loss] = sum(found) / len(found)
+    assert told[smallest] >= 0.8
+    assert told[smallest / 2] <= 0.5
+
+
+def test_no_loss_is_named_where_none_would_be_told() -> None:
+    assert smallest_worse(JobScatter(0.9, 0), 1, 1, Better.HIGHER, 1) is None
 
 
 @pytest.mark.promise("The scatter of many series at once is that of each alone.")

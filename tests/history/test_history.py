@@ -197,16 +197,18 @@ def test_an_own_build_never_passes_as_a_change_of_the_machine(tmp_path: Path, as
 
 @pytest.mark.promise("`compare` has no verdict for results that it is to compare with themselves, and exits 4.")
 @pytest.mark.heavy
-def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any) -> None:
+def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     nights = [made.night(day) for day in range(-12, -2)]
     good = made.night(-2, repetitions=8)
-    bad = made.night(-1, repetitions=8, levels={"n4": 0.9}, pairs=(("n1", "n2"), ("n3", "n4"), ("n5", "n6")))
+    bad = made.night(-1, repetitions=8, levels={"n4": 0.85}, pairs=(("n1", "n2"), ("n3", "n4"), ("n5", "n6")))
     code, found = ask(made, "compare", good, bad)
     assert code == 3
     assert {(one["server"], one["verdict"]) for one in found["pairs"]} == {("n2", "same"), ("n4", "worse")}
     assert [one["server"] for one in found["only_b"]] == ["n6"]
     assert ask(made, "compare", nights[0], good)[0] == 0
+    assert run(["compare", nights[0], good, "--db", str(made.database)]) == 0
+    assert "2 same; a node 3 % slower for 6 nights would be told\n" in capsys.readouterr().err, "one job a side decides nothing"
     code, found = ask(made, "compare", bad, "latest")
     assert (code, found["pairs"], found["judged"]["total_count"]) == (4, [], 0)
 

@@ -141,6 +141,18 @@ def test_what_is_suspected_is_as_large_as_it_is_since_it_began() -> None:
     assert cause.effect.ratio == pytest.approx(0.7, abs=0.02)
 
 
+@pytest.mark.promise("A node is not suspected for a week because of one job without a valid result among fine ones.")
+@pytest.mark.parametrize("seed", range(4))
+def test_one_failed_job_is_forgotten_after_two_fine_nights(seed: int) -> None:
+    values = draw(Site(16, 30, "gauss2", "each_run"), seed=seed)
+    place = int(np.flatnonzero((values.night == 22) & ((values.client == 5) | (values.server == 5)))[0])
+    lost = np.arange(len(values.night)) == place
+    outcome, value = np.where(lost, Outcome.FAILED, values.outcome), np.where(lost, np.nan, values.value)
+    failed = replace(values, outcome=outcome.astype(np.int8), value=value)
+    healthy = {one.names for one in judge(values).causes if one.thing is Thing.NODE}
+    assert {one.names for one in judge(failed).causes if one.thing is Thing.NODE} <= healthy
+
+
 @pytest.mark.heavy
 @pytest.mark.promise("A node at half speed one way is told the same night once it is measured again, and as what it is.")
 @pytest.mark.parametrize(("kind", "role"), [("sends", Role.CLIENT), ("receives", Role.SERVER)])

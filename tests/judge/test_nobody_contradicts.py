@@ -152,6 +152,58 @@ def test_what_is_nearly_told_lets_no_run_pass(  # noqa: PLR0917 - fixtures, and 
     assert 0 not in verbs.codes().values()
 
 
+@pytest.mark.promise("`compare` tells of no pair by one job what the nights hardly suspect of its node.")
+def test_one_job_of_a_node_that_is_hardly_suspected_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = Site(24, 30, "lognormal3", "each_run", fault=FAULTS["a node when it receives"])
+    verbs = judged(tmp_path, capsys, site, seed=313)
+    assert contradictions(verbs) == []
+    _, said = verbs.said("compare", *COMPARED[1])
+    assert "; but the nights until then suspect little, and fewer than 3 jobs on a side decide nothing" in str(said["pairs"])
+
+
+@pytest.mark.promise("A job that failed once, weeks ago, makes no morning red while its nodes are fine; nor does it pass.")
+def test_a_pair_that_failed_once_is_open_while_its_nodes_are_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other pairs run each night. One of a pair that ran before fails eight nights ago, another one tonight."""
+    values = draw(Site(16, 30, "gauss2", "each_run"), seed=12)
+    pairs = list(zip(values.night.tolist(), values.client.tolist(), values.server.tolist(), strict=True))
+    known = {night: {pair[1:] for pair in pairs if pair[0] < night} for night in (22, 29)}
+    for failing, code in ((22, 4), (29, 3)):
+        rows = rows_of(values)
+        place = next(
+            i for i, one in enumerate(pairs) if one[0] == failing and one[1:] in known[failing] and pairs[i:].count(one) == 1
+        )
+        parts = rows[place].split(",")
+        rows = [f"{row},measured," for row in rows]
+        rows[place] = ",".join([*parts[:6], "", *parts[7:], "failed", "no route to host"])
+        one = Verbs(tmp_path / str(failing), capsys)
+        one.folder.mkdir()
+        one.bring(rows, head=f"{HEAD},outcome,reason")
+        said = one.said("regressions", "--since", "2026-03-10")
+        assert (said[0], said[1]["judged"]["failed_count"]) == (code, int(code == 3))
+        assert contradictions(one) == []
+
+
+@pytest.mark.promise("What is told of one cluster is not held against the runs of another.")
+@pytest.mark.fast
+def test_a_slow_node_of_one_cluster_leaves_the_other_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = judged(tmp_path, capsys, Site(12, 25, "gauss2", "fixed"), seed=81)
+    rows = rows_of(draw(Site(12, 25, "gauss2", "fixed", fault=Fault("node", 0.5, 15)), seed=82))
+    beta = verbs.file("beta.csv", [row.replace("night-", "beta-") for row in rows], HEAD)
+    verbs.words("import", beta, "--cluster", "beta")
+    for name, slow in (("night", False), ("beta", True)):
+        run, cluster = f"{name}-024", "beta" if slow else "alpha"
+        codes = {
+            verbs.said("compare", f"{name}-010", run)[0],
+            verbs.said("report", run, "--to", str(tmp_path / "page.html"))[0],
+            verbs.said("blame", "--run", run)[0],
+            verbs.typed("export", "--format", "junit", run)[0],
+            verbs.said("regressions", "--since", "2026-03-05", "--cluster", cluster)[0],
+        }
+        assert codes == {3} if slow else 3 not in codes
+        words = {row["judged"] for row in verbs.said("nodes", "--since", "2026-03-05")[1] if row["cluster"] == cluster}
+        assert ("told" in words) == slow
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 5))
 @pytest.mark.parametrize("noise", NOISES)

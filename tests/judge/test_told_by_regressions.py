@@ -15,7 +15,7 @@ import pytest
 
 from bench.support.histories import Fault, Site, draw
 from hpcq.analysis.standing import ClusterCause, Standing, standings
-from hpcq.cli.regressions import _smallest
+from hpcq.cli.regressions import smallest_words
 from hpcq.judge.causes import Thing
 from hpcq.judge.judging import watch
 from hpcq.judge.values import Values
@@ -253,9 +253,9 @@ def test_the_smallest_loss_of_several_clusters_is_the_largest_of_theirs() -> Non
     def standing(smallest: float | None) -> Standing:
         return Standing("alpha", "first", (), (), frozenset(), frozenset(), smallest_told=smallest)
 
-    assert _smallest([]) == ""
-    assert _smallest([standing(0.03), standing(0.08)]) == "; a node 8 % slower for 6 nights would be told"
-    assert _smallest([standing(0.03), standing(None)]) == "; no node would be told within 6 nights, even at half its speed"
+    assert smallest_words([]) == ""
+    assert smallest_words([standing(0.03), standing(0.08)]) == "; a node 8 % slower for 6 nights would be told"
+    assert smallest_words([standing(0.03), standing(None)]) == "; no node would be told within 6 nights, even at half its speed"
 
 
 @pytest.mark.heavy
