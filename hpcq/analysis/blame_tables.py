@@ -108,9 +108,16 @@ class RunTables:
     failed_gates: tuple[FailedGate, ...] = ()
 
 
-def tables_of(database: Connection, names: Sequence[str], wanted: Selection, groups: Mapping[str, str] | None) -> RunTables:
+def tables_of(
+    database: Connection,
+    names: Sequence[str],
+    wanted: Selection,
+    groups: Mapping[str, str] | None,
+    beside: Sequence[str] = (),
+) -> RunTables:
     """The tests of these runs that `wanted` selects. groups: leaf switches, else as the scheduler reported them.
 
+    beside: all runs that are judged; tests are named so that they differ among these.
     Raises UserError if the runs measured several clusters and `wanted` names none.
     """
     place = pair_values.cluster_of(database, names, wanted.cluster)
@@ -119,7 +126,7 @@ def tables_of(database: Connection, names: Sequence[str], wanted: Selection, gro
     outcomes = outcomes_in(database, run_ids, replace(wanted, cluster=place))
     series = of_pairs(outcomes)
     nodes = {node for one in outcomes for node in nodes_of(one.client, one.server)}
-    labels = pair_values.names_of_tests(database, run_ids)
+    labels = pair_values.names_of_tests(database, [run_id_of(database, name) for name in beside] or run_ids)
     by_test: dict[str, list[SeriesOutcome]] = {}
     for one in series:
         by_test.setdefault(labels[one.test], []).append(one)

@@ -394,7 +394,7 @@ def _read_runs(
         if selects := wanted != Selection(cluster=wanted.cluster):
             wanted = chosen_results(connection, wanted, Selection(window=of_runs))
         read = tables_of(connection, names, wanted, groups)
-        newest = tables_of(connection, names[-1:], wanted, groups) if len(names) > 1 else None
+        newest = tables_of(connection, names[-1:], wanted, groups, names) if len(names) > 1 else None
         standing = next(iter(standings(connection, [read.cluster], names[-1], wanted.metric)), None)
         if standing is not None:
             ends = {(read.cluster, *pair) for pairs in read.pairs.values() for _, pair in pairs}

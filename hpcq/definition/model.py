@@ -29,6 +29,8 @@ JOBS_AT_MOST = 32
 
 
 _Limit = TypeVar("_Limit", int | None, float | None)
+#: What nodes of one class have: an interface, several, or one by network.
+_Interfaces = TypeVar("_Interfaces", str, tuple[str, ...], Mapping[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,13 +375,18 @@ class Campaign:
     def narrowed(self, cluster: Cluster) -> Cluster:
         """The cluster with this campaign's choices. Raises UserError for a network that its file does not name."""
         making = self.nodes.make_reservation
-        rails = tuple(interface_of(one, cluster, self.name) for one in self.networks)
+        rails = tuple(dict.fromkeys(interface_of(one, cluster, self.name) for one in self.networks))
+        at = {
+            pattern: tuple(dict.fromkeys(own.get(one, cluster.networks[one]) for one in self.networks))
+            for pattern, own in cluster.networks_at.items()
+        }
         return replace(
             cluster,
             partition=self.nodes.partition or cluster.partition,
             interface=rails[0] if rails else cluster.interface,
-            interfaces={} if rails else cluster.interfaces,
-            rails=tuple(dict.fromkeys(rails)) if len(rails) > 1 else (),
+            interfaces={pattern: own[0] for pattern, own in at.items()} if rails else cluster.interfaces,
+            rails=rails if len(self.networks) > 1 else (),
+            rails_at=at if len(self.networks) > 1 else {},
             reservation=None if making else self.nodes.reservation or cluster.reservation,
             make_reservation=making,
             reboot_within_s=self.nodes.reboot_within_s,
@@ -466,8 +473,12 @@ class Cluster:
     networks: Mapping[str, str] = field(default_factory=dict)
     #: Interfaces of nodes that differ, by a pattern of their features; the others have `interface`.
     interfaces: Mapping[str, str] = field(default_factory=dict)
+    #: Interfaces of networks on nodes that differ: pattern -> network -> interface. The others are those of `networks`.
+    networks_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Set by a campaign: the interfaces over each of which every pair is measured; empty: over `interface` alone.
     rails: tuple[str, ...] = ()
+    #: Those of nodes that differ, by a pattern of their features.
+    rails_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: How many of what each node has: numa, nic, gpu.
     per_node: Mapping[str, int] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
@@ -575,7 +586,14 @@ def interface_of(network: str, cluster: Cluster, campaign: str) -> str:
     return cluster.networks[network]
 
 
-def interface_at(features: Iterable[str], by_feature: Mapping[str, str], otherwise: str) -> str:
-    """The interface of a node with these features: that of the first pattern in the cluster file that one of them fits."""
+def measured_over(cluster: Cluster, features: Iterable[str]) -> tuple[str, ...]:
+    """The interfaces over which a node with these features is measured: several where a campaign names several networks."""
+    if cluster.rails:
+        return interface_at(features, cluster.rails_at, cluster.rails)
+    return (interface_at(features, cluster.interfaces, cluster.interface),)
+
+
+def interface_at(features: Iterable[str], by_feature: Mapping[str, _Interfaces], otherwise: _Interfaces) -> _Interfaces:
+    """What a node with these features has: that of the first pattern in the cluster file that one of them fits."""
     words = list(features)
     return next((name for pattern, name in by_feature.items() if any(fnmatchcase(one, pattern) for one in words)), otherwise)

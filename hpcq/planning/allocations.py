@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -296,8 +297,8 @@ def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> Alloca
 def _estimated_cost(plan: Plan, name: str, size: int | None) -> AllocationCost:
     """The same for very many pairs, estimated from the share of all possible pairs that the plan has."""
     if plan.over:
-        first = [pair for pair, over in zip(plan.pairs, plan.over, strict=True) if over == plan.over[0]]
-        one, rail_count = _estimated_cost(replace(plan, pairs=tuple(first), over=()), name, size), len(set(plan.over))
+        first, rail_count = tuple(dict.fromkeys(plan.pairs)), max(Counter(plan.pairs).values())
+        one = _estimated_cost(replace(plan, pairs=first, over=()), name, size)
         return replace(one, job_count=rail_count * one.job_count, node_seconds=rail_count * one.node_seconds)
     degrees: dict[str, int] = {}
     for pair in plan.pairs:

@@ -21,7 +21,7 @@ from hpcq.definition.model import (
     PairChoice,
     Pattern,
     Test,
-    interface_at,
+    measured_over,
     of_nodes,
     of_set,
     running,
@@ -176,24 +176,31 @@ def make_plan(
     groups = _groups(campaign.pairs, names, nodes)
     refuse_without_groups(campaign, cluster, groups)
     refuse_many_pairs(campaign, cluster, len(names))
-    interface, interfaces = _interfaces(names, nodes, cluster)
-    fabrics = _fabrics(names, nodes, interfaces)
+    over = _over(names, nodes, cluster)
+    differ = {name: ", ".join(one) for name, one in over.items()} if len(set(over.values())) > 1 else {}
+    fabrics = _fabrics(names, nodes, differ)
     pairs = [] if only_sets(campaign) else make_pairs(campaign.pairs, names, seed, groups, fabrics)
     tests, sets, short = node_sets(campaign.tests, names, campaign.budget_on(cluster).node_limit(len(names)), fabrics)
-    apart = _apart(fabrics, interfaces)
+    apart = _apart(fabrics, differ)
     not_planned = [*_not_planned(campaign, cluster, names, excluded, apart), *short]
     if not pairs and not sets:
         raise no_pair(cluster, not_planned)
-    pairs, pairs_over = _over_each(pairs, cluster.rails)
-    sets, sets_over = _over_each(sets, cluster.rails)
+    pairs, pairs_over = _over_each(pairs, over if cluster.rails else {})
+    sets, sets_over = _over_each(sets, over if cluster.rails else {})
     work = _work(tests, pairs, sets)
     repetition_count = campaign.repetition_count
     plan = Plan(
         run=run,
         campaign=campaign.name,
         cluster=cluster.name,
-        interface=interface,
+        interface=cluster.interface if differ else next(iter(over.values()), (cluster.interface,))[0],
         networks=dict(cluster.networks),
+        networks_at={
+            interface: name
+            for own in cluster.networks_at.values()
+            for name, interface in own.items()
+            if interface not in cluster.networks.values()
+        },
         seed=seed,
         candidates=tuple(candidates),
         excluded=tuple(excluded),
@@ -211,8 +218,8 @@ def make_plan(
         evidence=campaign.evidence.value,
         groups=groups,
         fabrics=fabrics,
-        interfaces=interfaces,
-        notes=(*_fabric_notes(fabrics, interfaces), *_rail_notes(cluster)),
+        interfaces=differ if not cluster.rails else {},
+        notes=(*_fabric_notes(fabrics, differ), *_rail_notes(cluster)),
     )
     if allocation is not None:
         plan = allocation(plan)
@@ -229,16 +236,19 @@ def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) ->
     return [(together, jobs) for together, jobs in work if jobs]
 
 
-def _over_each(pairs: Sequence[Pair], rails: Sequence[str]) -> tuple[list[Pair], tuple[str, ...]]:
+def _over_each(pairs: Sequence[Pair], over: Mapping[str, tuple[str, ...]]) -> tuple[list[Pair], tuple[str, ...]]:
     """Each pair once per network, one right after the other, and the interface of each; a node alone only once."""
-    several = [(pair, rail) for pair in pairs for rail in (rails if pair[0] != pair[1] else rails[:1])]
-    return ([pair for pair, _ in several], tuple(rail for _, rail in several)) if rails else (list(pairs), ())
+    if not over:
+        return list(pairs), ()
+    several = [(pair, rail) for pair in pairs for rail in over[pair[0]][: 1 if pair[0] == pair[1] else None]]
+    return [pair for pair, _ in several], tuple(rail for _, rail in several)
 
 
 def _rail_notes(cluster: Cluster) -> tuple[str, ...]:
     names = {interface: name for name, interface in cluster.networks.items()}
     rails = ", ".join(f"{names[one]} ({one})" for one in cluster.rails)
-    return (f"each pair is measured over {rails}, in jobs of their own",) if rails else ()
+    own = "".join(f"; nodes of {pattern} over {', '.join(several)}" for pattern, several in cluster.rails_at.items())
+    return (f"each pair is measured over {rails}{own}, in jobs of their own",) if rails else ()
 
 
 def _goals(
@@ -303,12 +313,10 @@ def _not_planned(
     return lost
 
 
-def _interfaces(names: Sequence[str], nodes: Sequence[NodeState], cluster: Cluster) -> tuple[str, dict[str, str]]:
-    """The interface of the candidates, and of each of them if they differ."""
+def _over(names: Sequence[str], nodes: Sequence[NodeState], cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """The interfaces over which each candidate is measured."""
     features = {one.node: one.features for one in nodes}
-    found = {name: interface_at(features.get(name, ()), cluster.interfaces, cluster.interface) for name in names}
-    several = set(found.values())
-    return (cluster.interface, found) if len(several) > 1 else (next(iter(several), cluster.interface), {})
+    return {name: measured_over(cluster, features.get(name, ())) for name in names}
 
 
 def _fabrics(names: Sequence[str], nodes: Sequence[NodeState], interfaces: Mapping[str, str]) -> dict[str, str]:

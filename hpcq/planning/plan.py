@@ -249,6 +249,8 @@ class Plan:
     node_set_count: int = 0
     #: Interfaces of the cluster's networks, by the names that its file gives them.
     networks: Mapping[str, str] = field(default_factory=dict)
+    #: Names of networks by further interfaces, which they have on nodes that differ.
+    networks_at: Mapping[str, str] = field(default_factory=dict)
     #: What a job's nodes must have in common, where they differ: the fabric of each candidate, and its interface.
     fabrics: Mapping[str, str] = field(default_factory=dict)
     #: The interface of each candidate where nodes differ; the others have `interface`.
@@ -280,9 +282,13 @@ class Plan:
 
     def confirming(self, pairs: Sequence[Pair]) -> Plan:
         """The plan with these pairs of suspects behind its own; each of them runs all tests of pairs, over each network."""
-        rails = tuple(dict.fromkeys(self.over)) or ("",)
-        pairs = [pair for pair in pairs for _ in rails]
-        over = (*self.over, *(rails * (len(pairs) // len(rails)))) if self.over else ()
+        rails: dict[str, dict[str, None]] = {}
+        for known, one in zip(self.pairs, self.over, strict=False):
+            rails.setdefault(known[0], {})[one] = None
+            rails.setdefault(known[1], {})[one] = None
+        several = [(pair, one) for pair in pairs for one in rails.get(pair[0], {"": None})]
+        pairs = [pair for pair, _ in several]
+        over = (*self.over, *(one for _, one in several)) if self.over else ()
         added = len(pairs) * len([test for test in self.tests if not of_nodes(test)]) * self.repetition_count
         goals = replace(self.goals, result_count=self.goals.result_count + added)
         return replace(self, pairs=(*self.pairs, *pairs), over=over, goals=goals, confirmation_count=len(pairs))

@@ -246,6 +246,40 @@ def test_a_node_alone_is_measured_once(files: Path) -> None:
     assert alone == [(("n1", "n1"), "ib0"), (("n2", "n2"), "ib0")]
 
 
+RAILS_DIFFER = """name: big
+scheduler: slurm
+networks: {ib: ib0, eth: eth0}
+interfaces: {gpu*: {ib: ib2, eth: ib3}, old: {ib: ib9}}
+"""
+
+
+@pytest.mark.promise("Nodes of each hardware class have their own interface per network, and pairs stay within a class.")
+def test_every_class_has_rails_of_its_own(files: Path) -> None:
+    plan = planned(files, RAILS, ["gpu8", "cpu", "gpu4", "cpu", "old", "old"], RAILS_DIFFER)
+    found = {(*sorted(pair), over) for pair, over in zip(plan.pairs, plan.over, strict=True)}
+    assert found == {
+        ("n1", "n3", "ib2"), ("n1", "n3", "ib3"), ("n2", "n4", "ib0"), ("n2", "n4", "eth0"),
+        ("n5", "n6", "ib9"), ("n5", "n6", "eth0"),
+    }  # fmt: skip
+    assert plan.networks_at == {"ib2": "ib", "ib3": "eth", "ib9": "ib"}
+    assert plan.notes[1] == (
+        "each pair is measured over ib (ib0), eth (eth0); nodes of gpu* over ib2, ib3; nodes of old over ib9, eth0,"
+        " in jobs of their own"
+    )
+    assert plan.goals.pair_count == 6
+    assert plan.confirming([("n1", "n3"), ("n4", "n2")]).over[6:] == ("ib2", "ib3", "ib0", "eth0")
+    assert Plan.from_json(plan.to_json()) == plan
+    one = planned(files, "network: ib\n", ["gpu8", "cpu", "gpu4", "cpu"], RAILS_DIFFER)
+    assert [one.interface_at(pair) for pair in (("n1", "n3"), ("n2", "n4"))] == ["ib2", "ib0"]
+    assert planned(files, RAILS, ["gpu8", "gpu8"], RAILS_DIFFER).interface == "ib2"
+
+
+def test_a_rail_of_no_network_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "big.yaml").write_text(RAILS_DIFFER.replace("eth: ib3", "opa: ib3"))
+    assert hpcq(["check", str(files / "big.yaml")]) == 2
+    assert "opa: must be a network of this file: it names ib, eth" in capsys.readouterr().err
+
+
 @pytest.mark.promise("No tournament has pairs of two networks.")
 @pytest.mark.parametrize("allocation", ["whole", "group of 3"])
 def test_no_tournament_has_two_networks(files: Path, allocation: str) -> None:

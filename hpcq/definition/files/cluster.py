@@ -273,8 +273,12 @@ class _ClusterFile(Section):
     networks: dict[Name, Annotated[str, AfterValidator(_interface)]] = Field(
         default={}, description="Interfaces of several networks, by the name that `network` of a campaign gives."
     )
-    interfaces: dict[Line, Annotated[str, AfterValidator(_interface)]] = Field(
-        default={}, description="Interfaces of nodes that differ, by a feature or a pattern: {gpu: ib1}. Others: interface."
+    interfaces: dict[
+        Line, Annotated[str, AfterValidator(_interface)] | dict[Name, Annotated[str, AfterValidator(_interface)]]
+    ] = Field(
+        default={},
+        description="Interfaces of nodes that differ, by a feature or a pattern: {gpu: ib1}, or by network: {gpu: {ib: ib1}}."
+        " Others: interface.",
     )
     ports: Annotated[str, BeforeValidator(_ports)] | None = Field(
         default=None, description="Ports that are open between nodes, FIRST-LAST. Default: any."
@@ -375,7 +379,8 @@ def _cluster(file: Any, description: Description) -> Cluster:
         },
         interface=file.interface or next(iter(file.networks.values()), None) or description.default_interface or "",
         networks=dict(file.networks),
-        interfaces=dict(file.interfaces),
+        interfaces={pattern: _under_test(one, file) for pattern, one in file.interfaces.items()},
+        networks_at={pattern: one for pattern, one in file.interfaces.items() if isinstance(one, dict)},
         ports=_port_range(file.ports),
         compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
         extra_directives=tuple(file.extra_directives),
@@ -398,9 +403,25 @@ def _check_for(document: Document, description: Description, file: Any) -> None:
         document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
     if description.here_only and isinstance(data.get("connection"), dict):
         document.complain(("connection",), f"scheduler {description.kind} plays nodes on this machine: must be local")
+    interfaces, networks = data.get("interfaces"), data.get("networks") or {}
+    for pattern, own in interfaces.items() if isinstance(interfaces, dict) else ():
+        for name in own if isinstance(own, dict) and isinstance(networks, dict) else ():
+            if name not in networks:
+                known = ", ".join(map(str, networks)) or "none"
+                document.complain(("interfaces", pattern, name), f"{name}: must be a network of this file: it names {known}")
     if file is not None and file.poll_interval_s is not None and file.poll_interval_s < least_s:
         found = f"{file.poll_interval_s:g} s is below the minimum {least_s:g} s"
         document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
+
+
+def _under_test(own: str | dict[str, str], file: Any) -> str:
+    """The interface of nodes that differ, for campaigns that name no network: that of the network which is `interface`."""
+    if isinstance(own, str):
+        return own
+    main = next(
+        (name for name, interface in file.networks.items() if interface == file.interface), next(iter(file.networks), "")
+    )
+    return str(own.get(main) or file.interface or file.networks.get(main) or next(iter(own.values())))
 
 
 def _port_range(text: str | None) -> Ports | None:

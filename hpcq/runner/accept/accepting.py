@@ -26,7 +26,7 @@ from hpcq.analysis.standing import standings
 from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
-from hpcq.definition.model import Cluster, Pattern, interface_at
+from hpcq.definition.model import Cluster, Pattern, measured_over
 from hpcq.errors import HpcqError, UserError
 from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, natural, nodes_of
@@ -712,7 +712,7 @@ class _Acceptor:
         seen = _upkeep(administration, self.name, self.say) if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
         self._observe(seen, list(states))
-        over = {node: interface_at(state.features, self.cluster.interfaces, "") for node, state in states.items()}
+        over = {node: ", ".join(measured_over(self.cluster, state.features)) for node, state in states.items()}
         self.apart = {node: f"{seen.fabrics.get(node, '')} {over[node]}" for node in states}
         with reading(self.order.database) as database:
             known = ledger.nodes_of(database, self.name)

@@ -332,12 +332,14 @@ def _caches(options: str, seen: str, waits_s: float) -> list[CheckedItem]:
 
 def _interfaces(cluster: Cluster) -> list[str]:
     """Return all interfaces that the cluster file names, the one under test first."""
-    return list(dict.fromkeys((cluster.interface, *cluster.networks.values(), *cluster.interfaces.values())))
+    own = (interface for several in cluster.networks_at.values() for interface in several.values())
+    return list(dict.fromkeys((cluster.interface, *cluster.networks.values(), *cluster.interfaces.values(), *own)))
 
 
 def _interfaces_of(cluster: Cluster, features: Sequence[str]) -> list[str]:
     """Return those that a node with these features must have."""
-    return list(dict.fromkeys((interface_at(features, cluster.interfaces, cluster.interface), *cluster.networks.values())))
+    networks = {**cluster.networks, **interface_at(features, cluster.networks_at, {})}
+    return list(dict.fromkeys((interface_at(features, cluster.interfaces, cluster.interface), *networks.values())))
 
 
 def _address(interface: str, told: dict[str, str], node: str = "") -> CheckedItem:

@@ -558,7 +558,10 @@ class PlanRows:
         self._network = str(plan.get("interface") or "")
         self._database.executemany(
             "INSERT OR REPLACE INTO network (cluster_id, interface, name) VALUES (?, ?, ?)",
-            [(self._cluster_id, interface, name) for name, interface in (plan.get("networks") or {}).items()],
+            [
+                *((self._cluster_id, interface, name) for interface, name in (plan.get("networks_at") or {}).items()),
+                *((self._cluster_id, interface, name) for name, interface in (plan.get("networks") or {}).items()),
+            ],
         )
         build = read_json_or_none(self._folder.build(self.cluster)) or {}
         self._builds = Builds(self._database, names, self._cluster_id, build)
