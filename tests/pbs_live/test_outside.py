@@ -12,6 +12,7 @@ import pytest
 
 from hpcq.scheduler.types import JobState, NodeCondition
 from tests.lab.campaigns_in_lab import ENDLESS
+from tests.lab.heads_in_lab import typed_on_head
 from tests.lab.lab_fixture import RunningLab
 from tests.local.local_desk import LocalDesk
 from tests.pbs_live.live import QUICK, Live
@@ -197,7 +198,12 @@ def test_a_reservation_one_of_whose_nodes_goes_out_keeps_the_other_and_is_not_pr
 
 def test_a_new_cluster_has_a_verdict_after_two_commands(pbs_lab: RunningLab, tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
-    desk.hpcq("cluster", "new", "--ssh", "beta-head", "--ssh-config", str(pbs_lab.state / "ssh_config"))
-    said = desk.hpcq("run", "first-beta.yaml", timeout_s=600)
+    made = desk.hpcq("cluster", "new", "--ssh", "beta-head", "--ssh-config", str(pbs_lab.state / "ssh_config"))
+    assert "next: hpcq run first-beta-head.yaml" in made.stderr, "called after its server"
+    said = desk.hpcq("run", "first-beta-head.yaml", timeout_s=600)
     assert "gates: " in said.stdout + said.stderr
     assert {row["outcome"] for row in desk.rows("SELECT outcome FROM v_results")} == {"measured"}
+
+
+def test_an_ordinary_user_on_the_head_has_a_verdict_after_two_commands(pbs_lab: RunningLab) -> None:
+    typed_on_head(pbs_lab, "beta", ["hpcq cluster new", "hpcq run first-beta-head.yaml", "hpcq results"]).assert_verdict()
