@@ -20,9 +20,11 @@ DECIDED_AFTER = 3
 
 
 def with_pairs(
-    source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int
+    source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int, *, alone: bool = False
 ) -> tuple[str, ...]:
     """Write the campaign of this text to `target` with exactly these pairs (client, server) on this cluster.
+
+    alone: one pair at a time, so that none shares an uplink with another.
 
     Returns the kernels whose tests it leaves out, because they run over links, or on several nodes together: those name
     no node, and would take nodes that nobody asked about. Raises UserError where no other test is left.
@@ -33,6 +35,8 @@ def with_pairs(
     data["pairs"] = {"list": [[client, server] for client, server in pairs]}
     data["repetitions"] = max(int(data.get("repetitions", 3)), repetitions_min)
     data.setdefault("decided_after", DECIDED_AFTER)
+    if alone:
+        data["budget"] = {**(data.get("budget") or {}), "max_jobs": 1}
     nodes = data.get("nodes")
     if isinstance(nodes, dict):
         for name in ("include", "exclude", "at_most"):

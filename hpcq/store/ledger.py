@@ -92,13 +92,13 @@ def last_verdicts(
 
 
 def unfit(database: Connection, cluster: str, until_utc: str | None = None) -> list[VerdictRecord]:
-    """What failed its last acceptance, as it stood at a time; None: now. A verdict is as old as its run."""
+    """What failed an acceptance and has passed none since, as it stood at a time; None: now. A verdict is as old as its run."""
     rows = database.execute(
         "SELECT * FROM v_acceptances WHERE acceptance_id IN (SELECT acceptance_id FROM (SELECT a.acceptance_id, a.verdict,"
         " row_number() OVER (PARTITION BY a.kind, a.name ORDER BY a.decided_utc DESC) AS place"
         " FROM acceptance a JOIN cluster c ON c.cluster_id = a.cluster_id LEFT JOIN run r ON r.run_id = a.run_id"
-        " WHERE c.name = ?1 AND a.kind <> 'collective' AND (?2 IS NULL OR coalesce(r.created_utc, a.decided_utc) <= ?2))"
-        " WHERE place = 1 AND verdict IN ('failed', 'degraded'))",
+        " WHERE c.name = ?1 AND a.kind <> 'collective' AND a.verdict IN ('pass', 'failed', 'degraded')"
+        " AND (?2 IS NULL OR coalesce(r.created_utc, a.decided_utc) <= ?2)) WHERE place = 1 AND verdict <> 'pass')",
         (cluster, until_utc),
     )
     return sorted((_record(row) for row in rows), key=lambda one: (one.kind.value, natural(one.name)))

@@ -283,6 +283,10 @@ def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
     assert (made.clusters, made.pairs.pairs, made.repetition_count) == (("x",), (("n3", "n1"),), 5)
     assert made.nodes.partition == "fast"
     assert made.tests[0].parameters["message_bytes"] == 65536
+    with_pairs(source.read_text(), tmp_path / "c" / "a.yaml", "x", [("n3", "n1")], 5, alone=True)
+    budget = read_campaign(tmp_path / "c" / "a.yaml").budget
+    assert budget is not None
+    assert budget.max_jobs == 1
 
 
 def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

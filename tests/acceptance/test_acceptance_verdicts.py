@@ -12,7 +12,7 @@ import pytest
 
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome
 from hpcq.judge.acceptance import PACKETS
-from hpcq.runner.accept.choice import again, partners
+from hpcq.runner.accept.choice import again, partners, to_measure_alone
 from hpcq.runner.accept.judging import _Columns
 from hpcq.verdict.acceptance import sides_of
 from hpcq.verdict.words import Thing, Verdict, VerdictRecord
@@ -51,6 +51,26 @@ def test_a_node_that_is_slow_in_both_directions_or_one(level: float, verdict: st
         found = judge(NODES, jobs_of(slow) + jobs_of(slow, run_no=2))
         assert words(found) == PASSED | {"n2": verdict}
         assert found.drainable == ({"n2"} if verdict == "failed" else set())
+
+
+def takes_turns(slow: dict[tuple[str, str], float], alone: dict[tuple[str, str], float]) -> list[Job]:
+    """Three runs in which these pairs of two leaves are slow, and two that measured them one at a time."""
+    jobs = [job for run_no in (1, 2, 3) for job in jobs_of(slow, pairs=EVERY, run_no=run_no)]
+    return jobs + [job for run_no in (4, 5) for job in jobs_of(alone, pairs=list(slow), run_no=run_no)]
+
+
+@pytest.mark.promise("An acceptance fails no link because pairs of its own run shared an uplink with it.")
+def test_a_link_that_is_slow_beside_other_pairs_alone_is_no_fault() -> None:
+    one, other = "n1", next(node for node in EIGHT if LEAF_OF[node] != LEAF_OF["n1"])
+    slow = {(one, other): 0.6, (other, one): 0.6}
+    name = f"{one} - {other}"
+    suspected = judge(EIGHT, takes_turns(slow, {})[: 3 * len(EVERY)])
+    assert words(suspected) == ALL_PASS | {name: "failed"}
+    assert to_measure_alone(suspected, LEAF_OF) == [(one, other), (other, one)]
+    assert to_measure_alone(suspected, {}) == [], "nobody knows that they share an uplink"
+    assert to_measure_alone(suspected, dict.fromkeys(EIGHT, "leaf1")) == []
+    assert words(judge(EIGHT, takes_turns(slow, {}))) == ALL_PASS
+    assert words(judge(EIGHT, takes_turns(slow, slow))) == ALL_PASS | {name: "failed"}
 
 
 def test_two_bad_nodes_do_not_hide_each_other() -> None:

@@ -277,6 +277,8 @@ def test_what_failed_its_last_acceptance_is_fine_nowhere(importing: Importing) -
     assert line in importing.words("nodes", "n0004", "--since", "2026-03-10", expect=0)
     assert line in importing.words("doctor", expect=0)
     assert line not in importing.words("regressions", "--since", "2026-03-10..2026-03-25", expect=0)
+    accept(importing, replace(failed, verdict=Verdict.INCONCLUSIVE, reason="other work ran on it"))
+    assert line in importing.words("regressions", "--since", "2026-03-10", expect=3), "no pass"
     accept(importing, replace(failed, verdict=Verdict.PASS, reason="as expected with n0001, n0002, n0005"))
     assert line not in importing.words("regressions", "--since", "2026-03-10", expect=0)
 

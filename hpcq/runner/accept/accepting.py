@@ -32,7 +32,7 @@ from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, natural, nodes_of
 from hpcq.run_folder.paths import RunFolder, write_json
 from hpcq.runner import stages
-from hpcq.runner.accept.choice import MEETINGS, NodeSelection, NodesToTest, again, both_ways, choose, partners
+from hpcq.runner.accept.choice import MEETINGS, NodeSelection, NodesToTest, again, both_ways, choose, partners, to_measure_alone
 from hpcq.runner.accept.judging import Judging, Measured, disturbed_as_usual, oriented
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
 from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
@@ -469,6 +469,8 @@ Say = Callable[[str], None]
 REPETITIONS_MIN = 5
 #: The most runs of suspects against good partners.
 RETESTS_MAX = 2
+#: What looks slow between two leaves is measured so many times more with nothing else on the uplinks.
+ALONE_RUNS = 2
 #: Without a baseline, how many of the cluster's newest runs define what is expected.
 REFERENCE_RUNS = 30
 
@@ -757,6 +759,7 @@ class _Acceptor:
         if choice.can_run:
             self._measure(ready.pairs, choice)
             self._again(choice, choice.room)
+            self._alone(choice)
             self._measure_set(ready.together, choice)
         found = self.judging.measured(self.runs)
         now = administration.look() if administration is not None and self.runs else None
@@ -793,15 +796,15 @@ class _Acceptor:
             ledger.ensure_nodes(database, self.name, nodes)
             ledger.observed(database, self.name, standing, drained, seen.leaves)
 
-    def _measure(self, pairs: Sequence[tuple[str, str]], choice: NodesToTest) -> None:
-        """Run these pairs once and load the run. What cannot be measured becomes rows with reasons."""
+    def _measure(self, pairs: Sequence[tuple[str, str]], choice: NodesToTest, *, alone: bool = False) -> None:
+        """Run these pairs once and load the run. What cannot be measured becomes rows with reasons. alone: one at a time."""
         if not pairs:
             return
         measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
         source = self.order.campaign.read_text(encoding="utf-8")
 
         def write(target: Path) -> None:
-            left_out = with_pairs(source, target, self.name, pairs, REPETITIONS_MIN)
+            left_out = with_pairs(source, target, self.name, pairs, REPETITIONS_MIN, alone=alone)
             if left_out and not self.runs:
                 self.say(f"{self.name}: tests of {', '.join(left_out)} are left out here: nodes are judged by their pairs")
 
@@ -841,6 +844,22 @@ class _Acceptor:
                 return
             self.say(f"{self.name}: measuring again: {_some(pairs)}")
             self._measure(pairs, choice)
+
+    def _alone(self, choice: NodesToTest) -> None:
+        """Measure what looks slow between leaves once more, one pair at a time.
+
+        The pairs of a run share the uplinks of their leaves. Where these carry less than all nodes behind them together, as
+        on most machines, some pair is slow by turns, and nothing is wrong with it.
+        """
+        for number in range(ALONE_RUNS):
+            verdicts = self._judged(choice, {}, self.judging.measured(self.runs), final=False)
+            pairs = to_measure_alone(verdicts, self.judging.leaf_of)
+            if not pairs:
+                return
+            if number == 0:
+                words = f"{_some(pairs)}: one pair at a time, since these share the uplinks of their leaves"
+                self.say(f"{self.name}: measuring again: {words}")
+            self._measure(pairs, choice, alone=True)
 
     def _judged(
         self,

@@ -12,6 +12,7 @@ from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair
 from hpcq.scheduler.administration import OWN_REASON, Reservation, Upkeep
 from hpcq.store.ledger import LedgerNode
+from hpcq.verdict.acceptance import Acceptance
 from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 
 
@@ -275,6 +276,20 @@ def again(
     known = [pair for one in counts for pair in (one, one[::-1]) if lonely & {*pair} and {*pair} <= {*trusted, *wanted}]
     once += [pair for pair in known if counts.get(pair, 0) < RUNS_ENOUGH]
     return list(dict.fromkeys([*once, *fresh]))
+
+
+#: At most this many pairs: one at a time takes long.
+ALONE_PAIRS = 32
+
+
+def to_measure_alone(verdicts: Acceptance, leaf_of: Mapping[str, str]) -> list[Pair]:
+    """Return pairs between two leaves that are slow: those of links that would fail, and of nodes that stay undecided."""
+    bad = [one for one in verdicts.links if one.verdict in {Verdict.DEGRADED, Verdict.FAILED} and len(one.nodes) == 2]
+    links = [(one.nodes[0], one.nodes[1]) for one in bad]
+    undecided = {one.name for one in verdicts.nodes if one.verdict is Verdict.INCONCLUSIVE}
+    slow = [*both_ways(links), *(pair for pair in sorted(verdicts.open) if undecided & {*pair})]
+    across = [pair for pair in slow if leaf_of.get(pair[0]) and leaf_of.get(pair[0]) != leaf_of.get(pair[1], "")]
+    return list(dict.fromkeys(across))[:ALONE_PAIRS]
 
 
 def _some(pairs: Sequence[Pair]) -> list[Pair]:
