@@ -40,17 +40,16 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """only_a, only_b: tests of pairs that the other does not have. missing: those of only_a that B planned."""
+    """only_a, only_b: tests of pairs that the other does not have. missing: those of only_a that B planned.
+
+    planned: all that B planned, whatever became of it.
+    """
 
     both: tuple[Pairing, ...]
     only_a: tuple[SeriesRow, ...]
     only_b: tuple[SeriesRow, ...]
     missing: tuple[SeriesRow, ...] = ()
-
-    @property
-    def rows_of_b(self) -> list[SeriesRow]:
-        """What B measured or planned."""
-        return [*(one.row for one in self.both), *self.only_b, *self.missing]
+    planned: tuple[SeriesRow, ...] = ()
 
 
 def compare_windows(
@@ -90,8 +89,9 @@ def compare_windows(
     told = {_key(one.row) for one in pairings}
     sides = [{key: one for key, one in side.items() if key not in told} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
-    planned = {_key(named[one]) for one in planned_in(database, b) if one in named} if only[0] else set()
-    return Compared(tuple(pairings), only[0], only[1], tuple(one for one in only[0] if _key(one) in planned))
+    planned = [named[one] for one in planned_in(database, b) if one in named]
+    keys = {_key(one) for one in planned} if only[0] else set()
+    return Compared(tuple(pairings), only[0], only[1], tuple(one for one in only[0] if _key(one) in keys), tuple(planned))
 
 
 def _gone(

@@ -82,7 +82,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         windows = [window(connection, text) for text in (a, b)]
         same = len({replace(one, text="") for one in windows}) == 1  # however they are written
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
-        in_b = {row.series_id: (row.cluster, row.client, row.server) for row in compared.rows_of_b}
+        in_b = {row.series_id: (row.cluster, row.client, row.server) for row in compared.planned}
         known = () if wanted.facts else standings(connection, {one[0] for one in in_b.values()}, b, wanted.metric)
         told, unfit = [one for one in touching(known, in_b.values()) if one.is_told], unfit_of(known, set(in_b.values()))
         failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))

@@ -183,6 +183,24 @@ def test_a_pair_that_failed_once_is_open_while_its_nodes_are_fine(tmp_path: Path
         assert contradictions(one) == []
 
 
+@pytest.mark.promise(
+    "`compare` of two runs tells of a node of B all of whose tests fail, also where A did not measure its pairs."
+)
+def test_a_node_that_fails_with_partners_it_never_met_is_told_by_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs = Verbs(tmp_path, capsys)
+    rows = []
+    for row in rows_of(draw(Site(16, 30, "gauss2", "each_run"), seed=14)):
+        parts = row.split(",")
+        lost = "n0003" in parts[3:5] and parts[1] >= "night-022"
+        rows.append(",".join([*parts[:6], "" if lost else parts[6], *parts[7:], "failed" if lost else "measured", ""]))
+    verbs.bring(rows, head=f"{HEAD},outcome,reason")
+    code, said = verbs.said("compare", "night-028", "night-029")
+    assert (code, [one["names"] for one in said["causes"]]) == (3, [["n0003"]])
+    assert contradictions(verbs) == []
+
+
 @pytest.mark.promise("What is told of one cluster is not held against the runs of another.")
 @pytest.mark.fast
 def test_a_slow_node_of_one_cluster_leaves_the_other_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
