@@ -163,6 +163,7 @@ def test_the_check_is_a_job_like_any_other(lab: RunningLab, tmp_path: Path) -> N
     [
         pytest.param("MaxMemPerCPU=1999", id="refused"),
         pytest.param("MaxMemPerNode=1000", id="never started"),
+        pytest.param("MaxCPUsPerNode=1", id="not whole nodes"),
     ],
 )
 def test_the_check_finds_the_form_that_the_site_takes(lab: RunningLab, tmp_path: Path, limit: str) -> None:
@@ -170,6 +171,11 @@ def test_the_check_finds_the_form_that_the_site_takes(lab: RunningLab, tmp_path:
         found = items_of(lab, tmp_path, "partition: odd")["job"]
         taken = items_of(lab, tmp_path, "partition: odd\nmemory: none")["job"]
     assert not found.ok
+    if "CPUs" in limit:
+        assert str(found.advice).startswith(
+            "this site takes it with exclusive: none: write that in the cluster file; only where"
+        )
+        return
     assert ("refused: " if "CPU" in limit else "the scheduler says MaxMemPerLimit") in found.found
     assert found.advice == "this site takes it with memory: none: write that in the cluster file"
     assert taken.ok
@@ -216,3 +222,48 @@ def test_steps_keep_what_the_script_sets(lab: RunningLab, tmp_path: Path) -> Non
     desk.campaign(f"clusters: [alpha]\n{ONE_PAIR}\nrepetitions: 1\nretries: 0\ntests: [{{kernel: mpi_pingpong, {brief}}}]")
     desk.hpcq("run", "campaign.yaml")
     assert desk.rows("SELECT outcome, reason FROM v_results") == [{"outcome": "measured", "reason": None}]
+
+
+@contextmanager
+def edited(lab: RunningLab, expression: str) -> Iterator[None]:
+    """The cluster alpha with its slurm.conf edited by sed."""
+    kept = lab.exec("alpha", "cat", "/etc/slurm/slurm.conf")
+    lab.exec("alpha", "sh", "-c", f"sed -i '{expression}' /etc/slurm/slurm.conf && scontrol reconfigure")
+    try:
+        yield
+    finally:
+        lab.at_rest("alpha")
+        lab.exec("alpha", "sh", "-c", "cat >/etc/slurm/slurm.conf && scontrol reconfigure", text=kept)
+
+
+@pytest.mark.long
+def test_nodes_whose_memory_nobody_told(lab: RunningLab, tmp_path: Path) -> None:
+    """Without RealMemory a node has 1 MiB, and jobs that ask for all of it have that."""
+    with edited(lab, "s/ RealMemory=[0-9]*//; /^DefMemPerCPU/d"):
+        driven = Driven(tmp_path, lab, "alpha", f"{ONE_PAIR}\nretries: 0")
+        driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"], driven.said
+
+
+@pytest.mark.long
+def test_a_hidden_partition_is_used_by_its_name(lab: RunningLab, tmp_path: Path) -> None:
+    with configured(lab, "PartitionName=veiled Nodes=alpha-n[01-04] Hidden=YES State=UP MaxTime=1:00:00"):
+        driven = Driven(tmp_path, lab, "alpha", f"{ONE_PAIR}\nretries: 0\nnodes: {{partition: veiled}}")
+        driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"], driven.said
+
+
+@pytest.mark.long
+def test_an_association_of_another_partition_limits_nothing(lab: RunningLab, tmp_path: Path) -> None:
+    """One of partition debug, where a job may have one node and two minutes."""
+    add, modify, delete = (f"sacctmgr -i {verb} user labuser" for verb in ("add", "modify", "delete"))
+    where = "where account=lab partition=debug"
+    lab.exec("alpha", "sh", "-c", f"{add} account=lab partition=debug && {modify} {where} set MaxTRES=node=1")
+    try:
+        driven = Driven(tmp_path, lab, "alpha", "pairs: all\nallocation: whole\nretries: 0\nnodes: {partition: main}")
+        driven.finish(driven.start())
+        with pytest.raises(Exception, match="MaxTRES of account lab is 1: a pair needs two"):
+            Driven(tmp_path, lab, "alpha", f"{ONE_PAIR}\nnodes: {{partition: debug}}")
+    finally:
+        lab.exec("alpha", "sh", "-c", f"{delete} {where}")
+    assert driven.outcomes() == ["completed"], driven.said
