@@ -54,6 +54,8 @@ _SHOWN = 5
 _ONE_RUN = "no gate and no history judges this run, but its own values next to each other"
 #: What people say of a change so that it is no alarm.
 _NO_ALARM = {"expected", "false"}
+#: Verdicts that name a fault, the worst first.
+_BAD = (Verdict.FAILED, Verdict.DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +151,27 @@ def run_verdict(
     nightly = tuple(one for one in drawn if one is not None)
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]
     looks = [look for one in found for look in one.second_looks if look.state != State.TOLD]
-    suspected = (*(one.words for one in causes if not one.is_told), *(look.line for look in looks))
+    own, accepted = _accepted(database, runs[0], cluster)
+    failed = {(one.cluster, one.kind.value, one.name) for one in accepted if one.verdict in _BAD}
+
+    def known_bad(one: ClusterCause) -> bool:
+        return (one.cluster, one.thing, " - ".join(one.names)) in failed  # its last acceptance failed: that is no suspicion
+
+    doubts = (one.words for one in causes if not one.is_told and not known_bad(one))
+    suspected = (*doubts, *(look.line for look in looks))
     closed = history.declared | {one.row.series_id for one, state in declared if state in _NO_ALARM}
     doubted = touching(found, {pair for series_id, pair in series.pairs.items() if series_id not in closed})
-    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if one.is_doubt]
+    told += [Reason(Verdict.INCONCLUSIVE, one.words, 1) for one in doubted if one.is_doubt and not known_bad(one)]
     # Measured again and not settled, it is an open question of this run, however small.
     told += [Reason(Verdict.INCONCLUSIVE, look.line, 1) for look in looks if look.state == State.SUSPECTED]
-    accepted = _accepted(database, runs[0], cluster)
     nodes = _ledger(accepted, pairs)
     lost = _lost(database, run_id, cluster, series, history)
     reasons = [*_gone(lost, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
         reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
-    own = [one for one in accepted if one.run == run]
+    reasons.sort(key=lambda one: _BAD.index(one.verdict) if one.verdict in _BAD else len(_BAD))
     judged_by = _judged_by(gates, own, len(judged_ids), len(series.pairs))
-    worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
+    worst = [verdict for verdict in _BAD if any(one.verdict is verdict for one in reasons)]
     if worst:
         return RunVerdict(worst[0], judged_by, tuple(reasons), suspected, tuple(one for one in causes if one.is_told), nightly)
     if not judged_by:
@@ -403,28 +411,30 @@ def _changes(
     return [Reason(Verdict.DEGRADED, words, len(worse)), *unclear], judged_ids, declared
 
 
-def _accepted(database: Connection, run: RunRow, cluster: str | None) -> list[VerdictRecord]:
-    """The last verdicts of acceptances as they stood after this run: what it decided itself, and what was decided before."""
+def _accepted(database: Connection, run: RunRow, cluster: str | None) -> tuple[list[VerdictRecord], list[VerdictRecord]]:
+    """What the acceptance of this run decided itself; and the last word on each thing after it: nothing undecided counts."""
     from hpcq.store.ledger import last_verdicts
 
-    known: dict[tuple[str, Thing, str], VerdictRecord] = {}
-    for one in last_verdicts(database, cluster, each=True):
-        if one.run == run.run or one.decided_utc <= run.created_utc:
-            known[one.cluster, one.kind, one.name] = one
-    return list(known.values())
+    every = [
+        one for one in last_verdicts(database, cluster, each=True) if one.run == run.run or one.decided_utc <= run.created_utc
+    ]
+    decided = {(one.cluster, one.kind, one.name): one for one in every if one.verdict in {Verdict.PASS, *_BAD}}
+    own = {(one.cluster, one.kind, one.name): one for one in every if one.run == run.run}
+    return list(own.values()), list(decided.values())
 
 
 def _ledger(accepted: Iterable[VerdictRecord], pairs: Iterable[tuple[str, str, str]]) -> Iterator[Reason]:
     """Nodes of this run, and what they share, whose last acceptance failed and that have not passed one since."""
     nodes = {(cluster, end) for cluster, client, server in pairs for end in (client, server)}
     here = nodes | {(cluster, cluster) for cluster, _ in nodes}
-    for verdict in (Verdict.FAILED, Verdict.DEGRADED):
+    for verdict in _BAD:
         bad = [one for one in accepted if one.verdict is verdict and (one.cluster, one.name) in here]
         bad.sort(key=lambda one: (one.cluster, natural(one.name)))
-        if bad:
-            named = ", ".join(f"{one.cluster}/{one.name}" if one.kind is Thing.NODE else one.cluster for one in bad[:_SHOWN])
-            words = f"{_count(len(bad), 'node')} did not pass the last acceptance: {named}"
-            yield Reason(verdict, words, len(bad))
+        names = [f"{one.cluster}/{one.name}" if one.kind is Thing.NODE else one.cluster for one in bad[:_SHOWN]]
+        if len(bad) == 1:
+            yield Reason(verdict, f"{names[0]} did not pass the last acceptance: {bad[0].reason}", 1)
+        elif bad:
+            yield Reason(verdict, f"{_count(len(bad), 'node')} did not pass the last acceptance: {', '.join(names)}", len(bad))
 
 
 def _count(count: int, noun: str) -> str:

@@ -208,8 +208,9 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
         known += [row for row in sets if row.series_id in judged_sets.judged_ids]
         found = blocks_of([*worse, *slow], known, groups)
         together += [_block_words(one) for one in found if any(names_several(each.changed.row.server) for each in one.members)]
+    bad = {(one.cluster, one.kind, one.name): one for each in standing for one in each.unfit}
     unfit = [
-        one
+        bad.get((one.cluster, one.kind, one.name), one)  # what failed stays so while nothing more is decided
         for one in last_verdicts(database, cluster)
         if one.verdict is not Verdict.PASS and (node is None or node in one.nodes or one.name == node)
     ]
@@ -271,10 +272,10 @@ def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
 
 def _worst(found: _Found, counts: dict[str, int]) -> Verdict:
     """The worst of what series, ledger and coverage say. Nothing judged is never a pass."""
-    if found.blocks or found.failed:
-        gone = found.failed or any(one.direction == "gone" for one in found.blocks)
-        return Verdict.FAILED if gone else Verdict.DEGRADED
     bad = [one.verdict for one in found.unfit if one.verdict in _BAD]
+    if found.blocks or found.failed:
+        gone = found.failed or Verdict.FAILED in bad or any(one.direction == "gone" for one in found.blocks)
+        return Verdict.FAILED if gone else Verdict.DEGRADED
     if bad or any(one.is_told for one in found.causes):
         return Verdict.FAILED if Verdict.FAILED in bad else Verdict.DEGRADED
     passed = found.tally.total and int(found.tally.exit_code) == 0 and not found.unfit and not _lost(counts)
@@ -286,7 +287,10 @@ def _lost(counts: dict[str, int]) -> int:
 
 
 def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
-    words, others = [], list(found.blocks)
+    bad = [one for one in found.unfit if one.verdict in _BAD]
+    words, others = [one.line for one in bad[:_REASONS]], list(found.blocks)
+    if len(bad) > _REASONS:
+        words.append(f"{len(bad) - _REASONS} more did not pass their last acceptance")
     for one in found.causes[:_REASONS]:  # what changed of a thing that is told stands beside it, and is no reason of its own
         own = [block for block in others if one.is_told and _is_of(block, one)]
         others = [block for block in others if block not in own]
@@ -298,10 +302,6 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
     words += [_block_words(one) for one in others[:_REASONS]]
     if len(others) > _REASONS:
         words.append(f"{len(others) - _REASONS} more changes for the worse")
-    bad = [one for one in found.unfit if one.verdict in _BAD]
-    if bad:
-        names = ", ".join(f"{one.kind} {one.name}" for one in bad[:_REASONS])
-        words.append(f"{len(bad)} did not pass their last acceptance: {names}")
     if len(bad) < len(found.unfit):
         words.append(f"{len(found.unfit) - len(bad)} were inconclusive or not covered in their last acceptance")
     lost = _lost(counts)

@@ -106,7 +106,7 @@ def test_a_collective_of_the_ledger_stands_on_the_pages_of_its_nodes_and_decides
     assert f"last acceptance of collective {NAME}: FAIL" in " ".join(json_of(page[1])["reasons"])
     whole = say(made, "report", "--since", "90d", "--json", "--to", str(tmp_path / "all.html"))
     assert (whole[0], json_of(whole[1])["verdict"]) == (3, "failed")
-    assert f"1 did not pass their last acceptance: collective {NAME}" in json_of(whole[1])["reasons"]
+    assert f"failed: collective alpha/{NAME}: last acceptance, " in " ".join(json_of(whole[1])["reasons"])
 
 
 def test_a_repaired_collective_is_none_of_the_things_at_fault(tmp_path: Path) -> None:

@@ -214,8 +214,9 @@ def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tm
         )
     judged = write_stretch(database, "2d", Selection(cluster="alpha", node="n6"), tmp_path / "n6.html")
     assert (judged.verdict, judged.exit_code) == (Verdict.FAILED, 3)
-    assert "1 did not pass their last acceptance: node n6" in words_of(tmp_path / "n6.html")
-    assert "1 did not pass their last acceptance: node n6" in judged.reasons, "the terminal says why, too"
+    line = "failed: node alpha/n6: last acceptance, 2026-11-21 09:00 UTC: no light"
+    assert line in words_of(tmp_path / "n6.html")
+    assert judged.reasons[0] == line, "the terminal says why, too"
 
 
 @pytest.mark.promise("A stretch in which results are missing, or nothing was judged, does not pass on its page.")
