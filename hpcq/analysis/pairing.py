@@ -62,13 +62,16 @@ def compare_windows(
     facts: Facts = (),
 ) -> Compared:
     """Judge every pair and test of B against A."""
-    named = {row.series_id: row for row in rows}
+    named, keys = {row.series_id: row for row in rows}, {row.series_id: _key(row) for row in rows}
     sides: list[dict[Key, tuple[SeriesRow, list[float]]]] = [{}, {}]
     *points, history = two_and_history(database, rows, metrics, (a, b), facts)
     for there, found in zip(points, sides, strict=True):
-        for track in there:
-            row = named[track.series_id]
-            found.setdefault(_key(row), (row, []))[1].extend(track.value.tolist())
+        for series_id, values in there.values():
+            key = keys[series_id]
+            if key in found:
+                found[key][1].extend(values)
+            else:
+                found[key] = named[series_id], values
     both = sorted(sides[0].keys() & sides[1].keys())
     known = scatter_of(history, rows, {sides[1][key][0].series_id for key in both})
     judged = judge_boundary(
@@ -81,17 +84,17 @@ def compare_windows(
         counts = level.before_count, level.after_count
         smallest = smallest_worse(known[row.series_id], *counts, Better(metric.better), len(both)) if level.before > 0 else None
         pairings.append(Pairing(row, metric, level, smallest))
-    disturbed = [disturbed_in(database, one, facts) for one in (a, b)]
-    beside_work = {_key(row) for row in rows if row.series_id in disturbed[0]}
-    pairings += _gone(rows, metrics, sides, lost_in(database, b), beside_work)
-    told = {_key(one.row) for one in pairings}
-    pairings += _beside_work(rows, metrics, sides, disturbed, told)
-    told = {_key(one.row) for one in pairings}
+    disturbed = [{keys[one] for one in disturbed_in(database, side, facts) if one in keys} for side in (a, b)]
+    pairings += _gone(rows, metrics, sides, lost_in(database, b), disturbed[0])
+    told = {keys[one.row.series_id] for one in pairings}
+    pairings += _beside_work(rows, keys, metrics, sides, disturbed, told)
+    told = {keys[one.row.series_id] for one in pairings}
     sides = [{key: one for key, one in side.items() if key not in told} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
     planned = [named[one] for one in planned_in(database, b) if one in named]
-    keys = {_key(one) for one in planned} if only[0] else set()
-    return Compared(tuple(pairings), only[0], only[1], tuple(one for one in only[0] if _key(one) in keys), tuple(planned))
+    of_planned = {keys[one.series_id] for one in planned} if only[0] else set()
+    missing = tuple(one for one in only[0] if keys[one.series_id] in of_planned)
+    return Compared(tuple(pairings), only[0], only[1], missing, tuple(planned))
 
 
 def _gone(
@@ -104,30 +107,32 @@ def _gone(
     """Tests of pairs that A measured and that only fail in B. beside_work: those that A measured only beside other work."""
     found = {}
     for row in rows:
-        one, key = lost.get(row.series_id), _key(row)
-        known = key in sides[0] or key in beside_work
-        if one is not None and not one.measured_count and known and key not in sides[1] and row.kernel in metrics:
+        one = lost.get(row.series_id)
+        if one is None or one.measured_count or row.kernel not in metrics:
+            continue
+        key = _key(row)
+        if (key in sides[0] or key in beside_work) and key not in sides[1]:
             found[key] = Pairing(row, metrics[row.kernel], gone_level(sides[0][key][1] if key in sides[0] else (), one))
     return [found[key] for key in sorted(found)]
 
 
-def _beside_work(
+def _beside_work(  # noqa: PLR0917 - both sides, and what is known of them
     rows: Sequence[SeriesRow],
+    keys: Mapping[int, Key],
     metrics: Mapping[str, MetricRow],
     sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
-    disturbed: Sequence[Mapping[int, int]],
+    disturbed: Sequence[set[Key]],
     told: set[Key],
 ) -> list[Pairing]:
     """Tests of pairs that both measured, one of them (or both) only beside other work: unclear."""
     found: dict[Key, Pairing] = {}
-    beside = [
-        {_key(row) for row in rows if row.series_id in one} - side.keys() for one, side in zip(disturbed, sides, strict=True)
-    ]
-    for row in rows:
-        key = _key(row)
-        where = [name for name, one in zip("AB", beside, strict=True) if key in one]
-        there = all(key in side or key in one for side, one in zip(sides, beside, strict=True))
-        if where and there and key not in told and row.kernel in metrics:
+    beside = [one - side.keys() for one, side in zip(disturbed, sides, strict=True)]
+    there = [one | side.keys() for one, side in zip(beside, sides, strict=True)]
+    unclear = (beside[0] | beside[1]) & there[0] & there[1] - told
+    for row in rows if unclear else ():
+        key = keys[row.series_id]
+        if key in unclear and row.kernel in metrics:
+            where = [name for name, one in zip("AB", beside, strict=True) if key in one]
             values = [side[key][1] if key in side else [] for side in sides]
             found[key] = Pairing(row, metrics[row.kernel], _not_compared(values, where))
     return [found[key] for key in sorted(found)]

@@ -87,7 +87,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         told, unfit = [one for one in touching(known, in_b.values()) if one.is_told], unfit_of(known, set(in_b.values()))
         failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))
         failed = [one for one in failed if one.series_id in in_b]
-        nodes = {(row.cluster, one) for row in found for one in nodes_of(row.client, row.server)}
+        nodes = {(row.cluster, one) for row in compared.planned for one in nodes_of(row.client, row.server)}
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.
@@ -96,8 +96,9 @@ def compare(  # noqa: PLR0917 - Click passes by name
     by_cluster = {one.cluster: one for one in known}
     smallest = _smallest(compared, by_cluster)  # of what the nights overrule, too
     compared = replace(compared, both=tuple(_beside_nights(one, by_cluster) for one in compared.both))
-    rows = [_with_pairs(_compared_row(one), one.row, compared) for one in compared.both]
-    verdicts = Counter(row["verdict"] for row in rows)
+    listed = [one for one in compared.both if as_json or everything or _verdict(one.level) != "same"]
+    rows = [_with_pairs(_compared_row(one), one.row, compared) for one in listed]
+    verdicts = Counter(_verdict(one.level) for one in compared.both)
     doubted = [one for one in compared.only_b if (its := by_cluster.get(one.cluster)) and its.doubts(one.client, one.server)]
     tally = _tally(compared, len(doubted))
     code = Exit.DEGRADED if told or failed or unfit else tally.exit_code
@@ -118,7 +119,6 @@ def compare(  # noqa: PLR0917 - Click passes by name
         )
         return code
     rows.sort(key=lambda row: _ORDER.index(row["verdict"]))
-    shown = [row for row in rows if everything or row["verdict"] != "same"]
     of_doubted = f", {len(doubted)} of them of what is suspected" if doubted else ""
     only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}{of_doubted}"
     only = only if compared.only_a or compared.only_b else ""
@@ -126,7 +126,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     if same:
         print_words(f"{tally.first_line('test of a pair')}; {a} and {b} are the same results", err=True)
         return code
-    if not rows:
+    if not compared.both:
         nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
         print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
         _print_told(told, unfit, failed)
@@ -135,7 +135,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}{smallest}", err=True)
     _print_told(told, unfit, failed)
     print_flaws(flaws)
-    print_rows(shown, _COMPARED, empty="no pair differs")
+    print_rows(rows, _COMPARED, empty="no pair differs")
     return code
 
 

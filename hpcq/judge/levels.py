@@ -36,14 +36,20 @@ def best_of(thing: Indices, value: Floats, thing_count: int, share: float) -> tu
     tests = value.shape[1]
     found = np.full((thing_count, tests), np.nan)
     counts = np.zeros((thing_count, tests), np.int64)
+    kind = np.min_scalar_type(thing_count)  # numbers of 16 bits are sorted by their digits, several times as fast
     for test in range(tests):
-        rows = np.flatnonzero(np.isfinite(value[:, test]))
+        column = value[:, test]
+        rows = np.flatnonzero(np.isfinite(column))
         if not len(rows):
             continue
-        order = rows[np.lexsort((value[rows, test], thing[rows]))]
-        owners, starts, size = np.unique(thing[order], return_index=True, return_counts=True)
-        found[owners, test] = value[order[starts + rank_of(size, share)], test]
-        counts[owners, test] = size
+        ordered, owner = column[rows], thing[rows]
+        by_value = np.argsort(ordered)
+        order = by_value[np.argsort(owner[by_value].astype(kind), kind="stable")]
+        size = np.bincount(owner, minlength=thing_count)
+        owners = np.flatnonzero(size)
+        ranks = np.cumsum(size)[owners] - size[owners] + rank_of(size[owners], share)
+        found[owners, test] = ordered[order[ranks]]
+        counts[owners, test] = size[owners]
     return found, counts
 
 

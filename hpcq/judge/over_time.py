@@ -171,6 +171,8 @@ class OverTime:
         self.gathered_nights = np.zeros(shape)
         self._newest: list[tuple[int, Floats]] = []
         self._first_level = np.full((*shape, FIRST_LEVEL_NIGHTS), np.nan)
+        #: the median of these, once all are there
+        self._first_median = np.full(shape, np.nan)
         self._lately = np.full((*shape, DRIFT_NIGHTS), np.nan)
         self._score_before = np.full(shape, np.nan)
         self._unrest = np.full(shape, np.nan)
@@ -461,6 +463,7 @@ class OverTime:
     def _chance(self, left: Floats, known: Flags) -> Floats:
         """How often a healthy thing of this level strays as far to the bad side, per entry; nan where not known."""
         chance = np.full(left.shape, np.nan)
+        count = self.nights.max(axis=1)
         for column in range(self.columns):
             rows = known[:, column]
             far = -left[rows, column]
@@ -471,7 +474,7 @@ class OverTime:
                 continue
             few = self.counts[column].sum() < FEW_COUNTED
             counted = student_tail_3(far) if few else self._counted_chance(column, far)
-            new = self.nights.max(axis=1)[rows] < (FEWEST_NIGHTS if few else NEW_NIGHTS)
+            new = count[rows] < (FEWEST_NIGHTS if few else NEW_NIGHTS)
             if new.any():
                 rank = np.argsort(np.argsort(-far, kind="stable"), kind="stable") + 1.0
                 counted = np.where(new, np.maximum(counted, rank / (len(far) + 1)), counted)
@@ -575,11 +578,13 @@ class OverTime:
         self._lately[measured] = np.column_stack([self._lately[measured][:, 1:], score[measured]])
         place = np.argwhere(measured & (self.nights < FIRST_LEVEL_NIGHTS))
         self._first_level[(*place.T, self.nights[tuple(place.T)].astype(np.int64))] = score[tuple(place.T)]
+        full = measured & (self.nights == FIRST_LEVEL_NIGHTS - 1)
+        self._first_median[full] = np.median(self._first_level[full], axis=-1)
         old = rows & (self.nights >= FIRST_LEVEL_NIGHTS + DRIFT_NIGHTS).any(axis=1)
         if not old.any():
             return
         drift = np.full(score.shape, np.nan)
-        drift[old] = np.median(self._lately[old], axis=-1) - np.median(self._first_level[old], axis=-1)
+        drift[old] = np.median(self._lately[old], axis=-1) - self._first_median[old]
         with np.errstate(invalid="ignore"):
             error = 0.886 * self._unrest * 1.2533 * np.sqrt(1 / FIRST_LEVEL_NIGHTS + 1 / DRIFT_NIGHTS)
             self.drift[old] = drift[old]
@@ -595,7 +600,7 @@ class OverTime:
             told.effect = np.where(np.isfinite(drift[thing]), drift[thing], 0.0)
             told.nights = np.minimum(self.nights[thing], DRIFT_NIGHTS)
             told.total, told.squares = told.effect * told.nights, told.effect**2 * told.nights
-            first = np.median(self._first_level[thing], axis=-1)
+            first = self._first_median[thing]
             self.level[thing] = np.where(np.isfinite(first), first, self.level[thing])
             for test in np.flatnonzero(np.isfinite(first)).tolist():
                 self._past[thing, test] = self._first_level[thing, test].tolist()  # what it learned on the way down is no level

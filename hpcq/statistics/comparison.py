@@ -345,7 +345,7 @@ def median_shift(before: Floats, after: Floats) -> Shift:
     return Shift(middle_before, middle_after, ratio, float(ordered[tail]), high if np.isfinite(high) else None)
 
 
-def _middle(ordered: Floats) -> float:
+def _middle(ordered: Floats | list[float]) -> float:
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2.0
 
 
@@ -564,7 +564,7 @@ def _learned(ratio: float, difference_count: int, peers: JobScatter | None) -> J
     if degrees >= _DEGREES_ENOUGH:
         return JobScatter(max(LEAST_RATIO, ratio), degrees)
     known = peers if peers is not None else JobScatter(ASSUMED_RATIO, 0)
-    return replace(known, ratio=max(known.ratio, ratio if difference_count >= 2 else 0.0))
+    return replace(known, ratio=ratio) if difference_count >= 2 and ratio > known.ratio else known
 
 
 def compare_jobs(
@@ -636,7 +636,7 @@ def _sides(t: float, degrees: int, better: Better) -> tuple[float, float]:
     z = t
     if degrees:
         factor = (8 * degrees + 1) / (8 * degrees + 3)
-        z = float(np.sign(t)) * factor * sqrt(degrees * log(1 + t * t / degrees))
+        z = ((t > 0) - (t < 0)) * factor * sqrt(degrees * log(1 + t * t / degrees))
     lower, upper = 0.5 * erfc(-z / sqrt(2)), 0.5 * erfc(z / sqrt(2))
     if better is Better.NONE:
         both = min(1.0, 2 * min(lower, upper))
@@ -646,7 +646,7 @@ def _sides(t: float, degrees: int, better: Better) -> tuple[float, float]:
 
 def _median_of(values: Floats) -> float:
     """Their median; of a few values, and there are thousands of series, numpy's own takes ten times as long."""
-    return _middle(np.sort(values))
+    return _middle(sorted(values.tolist()))
 
 
 def median_variance(count: int) -> float:

@@ -8,15 +8,16 @@ points.py reads the points of one series, hpcq/analysis/changed.py those of many
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import PairTest, size_of, size_option
+from hpcq.nodelist import natural
 from hpcq.store.database import Connection
 from hpcq.store.query import median
 from hpcq.store.selection import ALL_TIME, Selection, Window, first_defaults, of_series, within
@@ -70,23 +71,24 @@ def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable
     return found
 
 
+_Key = TypeVar("_Key", bound=Hashable)
+
 #: Numbers in one statement; SQLite reads at most a million characters.
 _IDS_MAX = 10_000
 
 
-def _named_series(database: Connection, selection: Selection, only: Iterable[int] | None) -> Iterator[Any]:
-    """Series with the names of their kernel and nodes. The database picks them: a site may have half a million."""
-    query = (
-        "SELECT series_id, kernel, client_cluster, client, server, network, network_name, toolchain, parameters FROM v_series"
-    )
+def _chosen_series(database: Connection, selection: Selection, only: Iterable[int] | None) -> Iterator[Any]:
+    """Series with the keys of their kernel and nodes. The database picks them: a site may have half a million."""
+    query = "SELECT series_id, kernel_id, client_node_id, server_node_id, network, toolchain, parameters FROM series"
     condition, values = of_series(database, selection)
+    condition = condition if condition == "1" else f"series_id IN (SELECT series_id FROM v_series WHERE {condition})"
     ids = None if only is None else sorted(only)
     chunks = [None] if ids is None else [ids[first : first + _IDS_MAX] for first in range(0, len(ids), _IDS_MAX)]
     for chunk in chunks:
         here = "" if chunk is None else f" AND series_id IN ({', '.join(str(int(one)) for one in chunk)})"
         cursor = database.cursor()
         cursor.row_factory = None
-        yield from cursor.execute(f"{query} WHERE {condition}{here}", values)
+        yield from cursor.execute(f"{query} WHERE {condition}{here} ORDER BY series_id", values)
 
 
 def row_id(text: str) -> int | None:
@@ -147,36 +149,69 @@ def select(database: Connection, selection: Selection, only: Iterable[int] | Non
     only: none but these, by number; a site may have half a million series and a run a few thousand of them.
     """
     options = first_defaults(database)
-    tests: dict[tuple[str, str], _Test] = {}  # a site has a few tests, and each of them in half a million series
+    # A site has a few names, and each of them in half a million series: joins that bring them would cost more than the series.
+    kernels = dict(_pairs(database, "SELECT kernel_id, name FROM kernel"))
+    nodes = dict(_pairs(database, "SELECT node_id, name FROM node"))
+    clusters = dict(_pairs(database, "SELECT n.node_id, c.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id"))
+    networks = {
+        (node_id, interface): name
+        for node_id, interface, name in database.execute(
+            "SELECT n.node_id, w.interface, w.name FROM node n JOIN network w ON w.cluster_id = n.cluster_id"
+        )
+    }
+    chosen = list(_chosen_series(database, selection, only))
+    tests = {
+        (kernel_id, text): _test(kernels[kernel_id], json.loads(text), options[kernels[kernel_id]])
+        for kernel_id, text in {(row[1], row[6]) for row in chosen}
+    }
+    # The place of a series in the order of names is a sum: of its kernel and size, its client, and its server.
+    of_test = _ranks({one: (kernels[one[0]], test.size or 0, test.variant) for one, test in tests.items()})
+    of_kernel, of_cluster = _ranks(kernels), _ranks(clusters)
+    of_node = _ranks({one: natural(name) for one, name in nodes.items()})
+    servers, kernel_step = len(tests), len(tests) * len(nodes) ** 2
+    of_client = {
+        one: of_cluster[one] * len(kernels) * kernel_step + rank * len(nodes) * servers for one, rank in of_node.items()
+    }
+    of_server = {one: rank * servers for one, rank in of_node.items()}
+    of_test = {one: of_kernel[one[0]] * kernel_step + rank for one, rank in of_test.items()}
+    places = [of_test[row[1], row[6]] + of_client[row[2]] + of_server[row[3]] for row in chosen]
     found = []
-    for series_id, kernel, cluster, client, server, network, network_name, toolchain, text in _named_series(
-        database, selection, only
-    ):
-        if (kernel, text) not in tests:
-            tests[kernel, text] = _test(kernel, json.loads(text), options[kernel])
-        test = tests[kernel, text]
+    for number in sorted(range(len(chosen)), key=places.__getitem__):
+        series_id, kernel_id, client, server, network, toolchain, text = chosen[number]
+        test = tests[kernel_id, text]
         found.append(
             SeriesRow(
-                cluster, kernel, test.size, client, server, network, series_id, toolchain, test.variant, test.parameters,
-                test.parameters_json, network_name,
+                clusters[client], test.kernel, test.size, nodes[client], nodes[server], network, series_id, toolchain,
+                test.variant, test.parameters, test.parameters_json, networks.get((client, network)),
             )
         )  # fmt: skip
-    return sorted(_told_apart(found), key=lambda row: (*row.order, row.variant, row.series_id))
+    return _told_apart(found)
+
+
+def _pairs(database: Connection, query: str) -> Iterator[tuple[int, str]]:
+    return ((int(key), str(name)) for key, name in database.execute(query))
+
+
+def _ranks(named: Mapping[_Key, Any]) -> dict[_Key, int]:
+    """By key, the place of its value among all values; equal ones share one."""
+    ranks = {value: place for place, value in enumerate(sorted(set(named.values())))}
+    return {key: ranks[value] for key, value in named.items()}
 
 
 def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
-    """Name the network of series that differ in nothing else, so that no label stands for two of them."""
+    """Name the network of series that differ in nothing else, so that no label stands for two of them. Keeps the order."""
     if len({row.network for row in rows}) < 2:
         return rows
     networks: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         networks.setdefault((row.cluster, row.label), set()).add(row.network)
-    return [
+    told = [
         replace(row, variant=", ".join(filter(None, (row.variant, f"network={row.network}"))))
         if len(networks[row.cluster, row.label]) > 1
         else row
         for row in rows
     ]
+    return sorted(told, key=lambda row: (*row.order, row.variant, row.series_id))
 
 
 def find_series(database: Connection, text: str) -> SeriesRow:
@@ -249,6 +284,7 @@ def summary(
 class _Test:
     """What the parameters of a series say, for all series that have them. The fields of SeriesRow."""
 
+    kernel: str
     size: int | None
     variant: str
     parameters: dict[str, Any]
@@ -259,7 +295,7 @@ def _test(kernel: str, telling: dict[str, Any], first_defaults_: dict[str, Any])
     size_name = size_option(kernel)
     parameters = {**first_defaults_, **telling}
     variant = ", ".join(f"{name}={units.human_of(name, value)}" for name, value in telling.items() if name != size_name)
-    return _Test(size_of(size_name, parameters), variant, parameters, json.dumps(parameters, sort_keys=True))
+    return _Test(kernel, size_of(size_name, parameters), variant, parameters, json.dumps(parameters, sort_keys=True))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ def _compared(one: Sides, boundary: int, count: int, minimum_effect_ratio: float
     else:
         compared = compare_jobs(before, after, one.scatter, better=one.better, minimum_effect_ratio=effect, smallest_move=move)
     level = _level(compared, one.better, boundary, count)
-    return replace(level, beyond_doubt=level.direction != "same" and beyond_doubt(before, after))
+    return replace(level, beyond_doubt=beyond_doubt(before, after)) if level.direction != "same" else level
 
 
 def _level(compared: Comparison, better: Better, boundary: int, count: int) -> Level:
