@@ -90,7 +90,7 @@ class Tracks:
             yield series_id, values[begin:end]
 
     def without(self, results: NDArray[np.int64]) -> Tracks:
-        """The points of other results than these."""
+        """The points without these results."""
         kept = ~np.isin(self.result, results)
         begins = np.concatenate([[0], np.cumsum(kept)])[self.begins]
         return Tracks(self.series_id, begins, self.value[kept], self.result[kept], self.after[kept])
@@ -452,25 +452,26 @@ def gone_since(
             continue
         measured = _measured_before(database, row.series_id, metrics[row.kernel], one.since_utc, before)
         if measured:
-            one.since_utc = _first_failure(database, row.series_id, one.since_utc)
-            found.append(_as_change(row, metrics[row.kernel], one, measured))
+            one.since_utc, earlier = _first_failure(database, row.series_id, one.since_utc)
+            change = _as_change(row, metrics[row.kernel], one, measured)
+            found.append(replace(change, level=replace(change.level, after_count=change.level.after_count + earlier)))
     return found
 
 
-def _first_failure(database: Connection, series_id: int, failed_utc: str) -> str:
-    """When the failures began that still went on at `failed_utc`: the first one after the last job with a value."""
+def _first_failure(database: Connection, series_id: int, failed_utc: str) -> tuple[str, int]:
+    """When the failures began that went on at `failed_utc`, after the last job with a value; and how many jobs before that."""
     jobs = database.execute(
         f"SELECT min({AT_UTC}) AS at_utc, max(x.outcome = 'measured') AS valued {RESULTS} WHERE x.final = 1"
         f" AND t.result_id IS NULL AND x.outcome <> 'not_measured' AND x.series_id = :series AND {AT_UTC} <= :until"
         " GROUP BY x.job_id ORDER BY at_utc DESC",
         {"series": series_id, "until": failed_utc},
     )
-    first_utc = failed_utc
+    first_utc, failed = failed_utc, 0
     for job in jobs:
         if job["valued"]:
             break
-        first_utc = str(job["at_utc"])
-    return first_utc
+        first_utc, failed = str(job["at_utc"]), failed + 1
+    return first_utc, max(0, failed - 1)
 
 
 def gone_level(values: Sequence[float], lost: Lost) -> Level:
