@@ -242,6 +242,8 @@ def _metrics(described: Described, text: str, parsed: Any, cells: Sequence[str])
         if number is None:
             continue
         value = number * one.times * _factor_of_version(one, text) + 0.0  # -0 is 0
+        if one.above_zero and value == 0:
+            raise UnreadableError(f"{one.metric}: 0: must be more: a rate or a time of 0 is no measurement")
         low = one.minimum is not None and value < one.minimum
         if low or (one.maximum is not None and value > one.maximum):
             bound = f"{one.minimum:g} or more" if low else f"at most {one.maximum:g}"

@@ -140,6 +140,8 @@ class Reading:
     times_where: tuple[tuple[str, float], ...] = ()
     #: What stands in its place where the program did not measure it.
     not_measured: tuple[str, ...] = ()
+    #: 0 of it is no measurement.
+    above_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,9 @@ class MetricSection(Section):
         default={}, description="Another factor, by the one expression that matches in the output: of other versions or units."
     )
     comma_separates: bool = Field(default=False, description="With `regex`: commas separate fields, as in CSV.")
-    minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
+    minimum: Finite | None = Field(
+        default=0, description="Less is refused. Default: 0, and of rates and times that have a better direction more than 0."
+    )
     maximum: Finite | None = Field(default=None, description="More is refused.")
     required: bool = Field(default=True, description="Without it, the result is invalid.")
     not_measured: list[Line] = Field(
@@ -669,6 +671,10 @@ def _described(file: KernelFile, path: str) -> Described:
     )
 
 
+#: Units of rates and times. What really is 0, as a jitter may be, has `minimum: 0` in its description.
+_NEVER_ZERO = ("_bps", "_pps", "_eps", "_flops", "_s", "_ns", "_us", "_ms")
+
+
 def _reading(name: str, one: MetricSection) -> Reading:
     peer = one.same_as
     return Reading(
@@ -685,6 +691,7 @@ def _reading(name: str, one: MetricSection) -> Reading:
         comma_separates=one.comma_separates,
         times_where=tuple((pattern, float(factor)) for pattern, factor in one.times_where.items()),
         not_measured=tuple(one.not_measured),
+        above_zero=one.better != "none" and "minimum" not in one.model_fields_set and name.endswith(_NEVER_ZERO),
     )
 
 

@@ -181,3 +181,28 @@ def test_an_expression_that_never_ends_is_a_reason(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(described, "_READ_S", 0.2)
     found = said_of(r"regex: '(?:a+)+ rate = (\d+)'", "a" * 27 + "\n")
     assert "its regular expressions take more than 0.2 s" in str(found)
+
+
+@pytest.mark.heavy
+@pytest.mark.promise(
+    "No reader takes a zero of a program for a rate or a time, but where its description says that it may be one."
+)
+@pytest.mark.parametrize("sample", GOOD, ids=lambda one: f"{one.name} {one.row['file']}")
+def test_no_zero_is_a_rate_or_a_time(sample: Sample) -> None:
+    described_by = sample.kernel.described
+    assert described_by is not None
+    never_zero = {one.metric for one in described_by.readings if one.above_zero}
+    for found in re.finditer(r"(?<![\w.])\d+\.\d+(?![\w.])", sample.text):
+        zeros = re.sub(r"\d", "0", found[0])
+        try:
+            rows = sample.read(sample.text[: found.start()] + zeros + sample.text[found.end() :])
+        except UnreadableError:
+            continue
+        assert not never_zero & {name for row in rows_of(rows) for name, value in row.items() if value == 0}, found[0]
+
+
+def test_a_rate_of_zero_may_be_declared() -> None:
+    """A description made by a site: `minimum: 0` says that a 0 is a value."""
+    how = r"regex: 'rate = (\S+) Mbit/s'"
+    assert said_of(how, "rate = 0.00 Mbit/s\n") == "rate_bps: 0: must be more: a rate or a time of 0 is no measurement"
+    assert said_of(f"{how}\n    minimum: 0", "rate = 0.00 Mbit/s\n") == 0.0
