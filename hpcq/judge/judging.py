@@ -628,7 +628,13 @@ class Watched:
         scale = np.where(np.isfinite(level.scale), level.scale, 1.0) * self._job_scatter
         effect = _effect(shift[tests], (scale / np.sqrt(np.maximum(nights, 1)))[tests])
         count = int(self.counted[thing][since:, index].sum())
-        reason = self._words(thing, index, tests, effect, since)
+        lost = np.isfinite(values) & (values < NOTHING / 2)
+        others = values[np.isfinite(values) & ~lost]
+        only_lost = lost.any() and len(others) > 0 and float(np.median(others)) > -SMALLEST_EFFECT
+        if only_lost:  # a mean of nothing and of all that is as before would tell of a loss that no job shows
+            tests = np.flatnonzero(lost.any(axis=0))
+        said = _lost_words(int(lost.any(axis=1).sum()), len(values)) if only_lost else None
+        reason = self._words(thing, index, tests, effect, since, said)
         what, names = Thing.NODE if thing is Thing.ROLE else thing, self.names(thing, index)
         role, shown = self._role(thing, index), self._test_names(tests)
         return Cause(what, names, shown, State.SUSPECTED, since, None, None, effect, count, reason, role, nearly)
@@ -638,10 +644,12 @@ class Watched:
             return None
         return Role.CLIENT if index < len(self.values.nodes) else Role.SERVER
 
-    def _words(self, thing: Thing, index: int, tests: Indices, effect: Effect, since: int) -> str:
-        """What was seen. Of a role: as the end that sends, where all of its tests have one."""
+    def _words(  # noqa: PLR0917 - what was seen, of what and since when
+        self, thing: Thing, index: int, tests: Indices, effect: Effect, since: int, said: str | None = None
+    ) -> str:
+        """What was seen. Of a role: as the end that sends, where all of its tests have one. said: instead of an effect."""
         jobs, role, seen = self.counted[thing][since:, index], self._role(thing, index), _SEEN[thing]
-        words = _words(effect, seen, int(jobs.sum()), int((jobs > 0).sum()), grows=self._grows(tests))
+        words = said or _words(effect, seen, int(jobs.sum()), int((jobs > 0).sum()), grows=self._grows(tests))
         if role is None:
             return words
         sends = {self.values.tests[test].sends for test in tests}
@@ -773,6 +781,10 @@ def _words(effect: Effect, seen: str, jobs: int, nights: int, *, grows: bool) ->
         found = f"{100 * (1 / effect.ratio - 1 if grows else 1 - effect.ratio):.1f} % worse than before"
     counted = f"{jobs} job{'s' if jobs != 1 else ''} on {nights} night{'s' if nights != 1 else ''}"
     return f"{found}, {seen}, in {counted}"
+
+
+def _lost_words(lost: int, nights: int) -> str:
+    return f"no valid result in one of its tests on {lost} of {nights} nights; what came through is as before"
 
 
 def _places(client: Indices, server: Indices, group: Indices, kind: Indices) -> Indices:

@@ -337,6 +337,17 @@ def test_a_node_that_fails_after_a_few_good_nights_is_told_as_a_whole(node_count
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("A node that brings nothing in one test, and is as before in the others, is not said to be slow in all.")
+def test_what_only_fails_is_told_apart_from_what_is_slow() -> None:
+    values = draw(Site(16, 40, "gauss2", "fixed", test_count=3), seed=4)
+    mine = ((values.client == 3) | (values.server == 3)) & (values.test == 0) & np.isin(values.night, (37, 39))
+    lost = np.where(mine, np.nan, values.value), np.where(mine, Outcome.FAILED, values.outcome).astype(np.int8)
+    (cause,) = judge(replace(values, value=lost[0], outcome=lost[1])).causes
+    assert (cause.state, cause.names, cause.tests, cause.effect.ratio) == (State.SUSPECTED, ("n0003",), ("test0",), 0.0)
+    assert cause.reason == "no valid result in one of its tests on 2 of 3 nights; what came through is as before"
+
+
+@pytest.mark.heavy
 @pytest.mark.promise("What everything or an uplink loses after one or two good nights is told of it, and of no node behind it.")
 @pytest.mark.parametrize("good", [1, 2, 3])
 @pytest.mark.parametrize(
