@@ -545,7 +545,7 @@ def _open(
 def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
     """Run the stages, to the end or to `target`. Returns what failed: the words of stages, else of the workflow itself."""
     from hpcq.runner.watch.doctor import holders_of
-    from hpcq.runner.workflow import failures_of, leading, run_workflow
+    from hpcq.runner.workflow import failures_of, forget_failures, leading, run_workflow
 
     _say(f"run {run.run}: {near(run.path)}")
     try:
@@ -554,6 +554,8 @@ def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
     except KeyboardInterrupt:
         hint = f"hpcq status {run.run} shows what is still queued; hpcq resume {run.run} goes on, hpcq cancel {run.run} ends it"
         raise HpcqError("stopped from the keyboard", hint) from None
+    if code == 0 and target is None:
+        forget_failures(run)
     failures = failures_of(run)
     if code == 0 or failures:
         return failures

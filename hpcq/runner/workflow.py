@@ -171,6 +171,7 @@ def run_workflow(run: RunFolder, *, target: str | None = None) -> int:
 #     stage fails      -> <run>/<part>/<stage>.error.json    who wrote it, when, the message, the hint, the exit code
 #     stage succeeds   -> removes that marker, whoever wrote it: what it tells of is over
 #     lock refused     -> nothing: another process is at that stage, and its outcome counts
+#     the run ended    -> no marker: a driver that stood still while another one did its stage fails late, and leaves one
 #
 # The traceback of an unforeseen failure goes to <run>/log.txt.
 
@@ -230,11 +231,21 @@ def failures_of(run: RunFolder) -> list[HpcqError]:
     If two stages report the same message, it is one failure.
     """
     found: dict[str, HpcqError] = {}
-    for path in sorted([*run.path.glob("*.error.json"), *run.path.glob("*/*.error.json")]):
+    for path in _marks(run):
         said = read_json(path)
         kind = UserError if said["exit_code"] == Exit.USAGE else HpcqError
         found.setdefault(said["message"], kind(said["message"], said["hint"]))
     return sorted(found.values(), key=lambda error: error.exit_code, reverse=True)
+
+
+def forget_failures(run: RunFolder) -> None:
+    """Remove what failed stages left: all stages have ended well since."""
+    for path in _marks(run):
+        path.unlink(missing_ok=True)
+
+
+def _marks(run: RunFolder) -> list[Path]:
+    return sorted([*run.path.glob("*.error.json"), *run.path.glob("*/*.error.json")])
 
 
 def _leave_word(mark: Path, spare: Path, stage: str, failure: HpcqError) -> None:

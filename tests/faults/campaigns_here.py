@@ -582,7 +582,9 @@ def _next_run_works(scene: Scene) -> Iterator[str]:
 def _stages(verb: str) -> int:
     """The stages of a run in this process, one after the other: a new one, or what is missing of the newest."""
     from hpcq.cli.main import run as hpcq
+    from hpcq.run_folder.paths import RunFolder
     from hpcq.runner.site.place import open_run
+    from hpcq.runner.workflow import forget_failures
 
     if verb == "run":
         run = open_run(Path("try.yaml"), [Path("clusters")], Path("results.db").absolute(), Path("runs")).path
@@ -593,6 +595,7 @@ def _stages(verb: str) -> int:
             code = hpcq(["stage", stage, str(run), "tiny"])
             if code:
                 return code
+    forget_failures(RunFolder(run))  # as `hpcq resume` does once all stages are there
     return hpcq(["results", run.name, "--limit", "1"])
 
 

@@ -84,3 +84,17 @@ def test_a_run_that_cancel_drove_to_its_end_has_not_failed(tmp_path: Path) -> No
     desk.hpcq("cancel")
     assert not mark.exists()
     desk.hpcq("resume", expect=4)
+
+
+@pytest.mark.promise(
+    "A driver that fails after another one has done its stage leaves a run that resume ends well, and no marker."
+)
+def test_a_failure_that_came_too_late_does_not_fail_the_run_for_ever(tmp_path: Path) -> None:
+    """A driver stood still while it loaded, another one loaded meanwhile, and the first one woke up and failed."""
+    desk = LocalDesk.at(tmp_path)
+    desk.campaign(INSTANT)
+    desk.hpcq("run", "try.yaml")
+    mark = desk.run_folder / "tiny" / "load.error.json"
+    mark.write_text('{"stage": "load", "message": "results.db: database is locked", "hint": null, "exit_code": 1}')
+    assert "database is locked" not in desk.hpcq("resume").stderr
+    assert not mark.exists()
