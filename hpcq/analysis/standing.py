@@ -39,8 +39,8 @@ DOUBTFUL_RATIO = 0.9
 AGREEING_SERIES = 3
 #: The smallest loss of a node that a first line names would be told within so many of its nights.
 SMALLEST_NIGHTS = 6
-#: What is said of a node whose last acceptance failed, where nothing else is told of it.
-FAILED_ACCEPTANCE = "failed acceptance"
+#: What is said of a node that did not pass its last acceptance, where nothing else is told of it.
+NOT_ACCEPTED = {Verdict.FAILED: "failed acceptance", Verdict.DEGRADED: "degraded at acceptance"}
 #: Fewer jobs than this decide nothing against what many nights say.
 JOBS_MIN = 3
 
@@ -188,8 +188,9 @@ class Standing:
         """A word on one node: told, suspected, fine, or why neither can be said; and the cause, if there is one."""
         its = [one for one in self.causes if one.thing == Thing.NODE and one.names[0] == node]
         its.sort(key=lambda cause: not cause.is_told)
-        if not any(one.is_told for one in its) and any(one.kind is Subject.NODE and one.name == node for one in self.unfit):
-            return FAILED_ACCEPTANCE, None
+        bad = next((one for one in self.unfit if one.kind is Subject.NODE and one.name == node), None)
+        if bad is not None and not any(one.is_told for one in its):
+            return NOT_ACCEPTED[bad.verdict], None
         for one in its:
             return one.state, one
         covered = self._coverage_of_nodes.get((node,))
@@ -619,11 +620,6 @@ def unexplained(blocks: Iterable[Block], causes: Collection[ClusterCause]) -> li
         exemplified |= names
         kept.append(block)
     return kept
-
-
-def told_in(database: Connection, clusters: Iterable[str], since: str, metric: str | None = None) -> list[ClusterCause]:
-    """What is told of these clusters at the end of a stretch."""
-    return [one for standing in standings(database, clusters, since, metric) for one in standing.causes if one.is_told]
 
 
 def with_told(records: Iterable[VerdictRecord], found: Iterable[Standing]) -> list[VerdictRecord]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hpcq.store.history import MetricRow, SeriesRow
     from hpcq.store.selection import Selection
     from hpcq.verdict.proposing import Proposal
-    from hpcq.verdict.words import Tally
+    from hpcq.verdict.words import Tally, VerdictRecord
 
 
 @click.group(cls=Verbs)
@@ -50,29 +50,32 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
 
-    The rate is that of a pair's median in one job. To check it, hpcq makes the bound without each series in turn and counts
-    how often that series breaks it. It leaves out, and names, the tests of everything that is slow by now (`told:` in `hpcq
-    regressions`). A test with fewer than 30 points gets no bound, and is named. Exit code 4 when a test has too few points,
-    or when there is none at all.
+    The rate is that of a pair's median in one job. To check it, hpcq makes the bound without each series in turn and
+    counts how often that series breaks it. It leaves out, and names, the tests of everything that is slow by now (`told:`
+    in `hpcq regressions`), or did not pass its last acceptance. A test with fewer than 30 points gets no bound, and is
+    named. Exit code 4 when a test has too few points, or when there is none at all.
 
     \b
     Example: hpcq gate propose --since 90d --against peers --false-alarm-ratio 0.01
     """
-    from hpcq.analysis.standing import told_in
+    from hpcq.analysis.standing import standings, unfit_of
     from hpcq.store.database import reading
     from hpcq.store.selection import window
 
     with reading(database) as connection:
         rows, metrics = chosen(connection, wanted)
         stretch_of = window(connection, since)
-        bad = told_in(connection, {row.cluster for row in rows}, since, wanted.metric)
-        rows = [row for row in rows if not any(_touches(one, row) for one in bad)]
+        found = standings(connection, {row.cluster for row in rows}, since, wanted.metric)
+        bad = [one for each in found for one in each.causes if one.is_told]
+        unfit = unfit_of(found, ((row.cluster, row.client, row.server) for row in rows))
+        left_out: list[ClusterCause | VerdictRecord] = [*bad, *unfit]
+        rows = [row for row in rows if not any(_touches(one, row) for one in left_out)]
         if against is None:
             tests = _tests(connection, rows, metrics, stretch_of, wanted.facts)
         else:
             tests = _shares(connection, rows, metrics, wanted, stretch_of, against)
-    for cause in bad:
-        print_words(f"left out: {cause.words}", err=True)
+    for line in (*(one.words for one in bad), *(one.line for one in unfit)):
+        print_words(f"left out: {line}", err=True)
     proposals = [one for one in (_proposal(test, false_alarm_ratio) for test in tests) if one is not None]
     tally = _tally(tests, proposals, against)
     if as_json:
@@ -101,7 +104,7 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     return tally.exit_code
 
 
-def _touches(one: ClusterCause, row: SeriesRow) -> bool:
+def _touches(one: ClusterCause | VerdictRecord, row: SeriesRow) -> bool:
     return row.cluster == one.cluster and one.concerns(row.client, row.server)
 
 
@@ -127,7 +130,8 @@ def _too_few(tests: Sequence[Tested], against: str | None) -> Iterator[str]:
         count = sum(len(one) for one in series)
         if count < VALUES_MIN and metric.better != "none":
             words = too_little(units.count_of(count, "point") + of, f"a bound needs {VALUES_MIN}")
-            yield f"{row.cluster}: {row.kernel} {size_text(row.message_bytes)}, {metric.name}: {words}"
+            test = f"{row.kernel} {size_text(row.message_bytes)}".rstrip()
+            yield f"{row.cluster}: {test}, {metric.name}: {words}"
 
 
 def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, MetricRow], window: Any, facts: Any) -> list[Tested]:

@@ -130,12 +130,12 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     """List all nodes, or show all about one: verdicts, measurements, partners, changes, facts.
 
     For each node the list says how it compares with its own past, as `hpcq regressions` does: told (slower, and enough
-    jobs show it), failed acceptance, suspected (slower, and more jobs are needed), fine, too few jobs, or not measured.
-    For told and suspected nodes it says also how much of the former performance is left. Then come the last verdict of an
-    acceptance, the last measurement, and the level in the newest run that measured the node: the median over its tests of
-    what its better partners got (the upper quartile), as a share of the median of all pairs in the same test over the
-    stretch. 90 % means 10 % worse, whichever direction the metric has. Results that were measured beside other work are
-    left out.
+    jobs show it), failed or degraded at its last acceptance, suspected (slower, and more jobs are needed), fine, too few
+    jobs, or not measured. For told and suspected nodes it says also how much of the former performance is left. Then come
+    the last verdict of an acceptance, the last measurement, and the level in the newest run that measured the node: the
+    median over its tests of what its better partners got (the upper quartile), as a share of the median of all pairs in
+    the same test over the stretch. 90 % means 10 % worse, whichever direction the metric has. Results that were measured
+    beside other work are left out.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Each partner
     stands with its newest run, and the level is what that gave as a share of the median of all pairs in the same test: a slow

@@ -189,8 +189,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 
     First come causes: hpcq judges the whole cluster, then its groups, nodes and links, each over all of its jobs. A line
     that begins with `told:` counts, and is false on one night in 100 at most. A line with `suspected:` needs more nights and
-    does not count yet. A line with `failed:` is a gate, or an expectation of the campaign, that its newest run fails, or what
-    failed its last acceptance and has passed none since. With --against or --fact there are no `told:` lines.
+    does not count yet. A line with `failed:` is a gate, or an expectation of the campaign, that its newest run fails. So is,
+    with `failed:` or `degraded:`, what did not pass its last acceptance. With --against or --fact there are no such lines.
 
     Then come the series that got worse: those whose level changed since --since, or, with --against, those that differ from
     that other stretch of time. Changes at the same moment that share a node, link, leaf or cluster are one block, with what

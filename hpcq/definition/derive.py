@@ -102,6 +102,11 @@ def _stays(test: Any) -> bool:
     return not is_collective(test) and _places(test) != [LINKS]
 
 
+def plays_tournaments(source: str) -> bool:
+    """Whether pairs of this campaign share allocations: each of its tests is then one under its load (`concurrency`)."""
+    return (_yaml().load(source).get("allocation") or "pair") != "pair"
+
+
 def collectives_of(source: str) -> list[str]:
     """The kernels of the tests of several nodes together in the campaign of this text, each once."""
     return list(dict.fromkeys(str(one["kernel"]) for one in _yaml().load(source)["tests"] if is_collective(one)))

@@ -13,8 +13,7 @@ _LOSSES = frozenset(
         r"\w+",
         """loss losses lost drop drops dropped discard discards discarded error errors err errs fail fails failed failure
         failures retransmit retransmits retransmitted retransmission retransmissions retrans retries retry timeout timeouts miss
-        misses
-        missed imbalance overhead slowdown stall stalls stalled pause pauses collision collisions corrupt corrupted crc
+        misses missed imbalance overhead slowdown stall stalls stalled pause pauses collision collisions corrupt corrupted crc
         overrun overruns overflow overflows underrun underruns abort aborts aborted congestion fault faults crash crashes reboot
         reboots restart restarts reset resets flap flaps""",
     )

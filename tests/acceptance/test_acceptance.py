@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from hpcq.definition.derive import with_pairs
+from hpcq.definition.derive import plays_tournaments, with_pairs
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import StoreError
 from hpcq.run_folder.paths import RunFolder
@@ -287,6 +289,8 @@ def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
     budget = read_campaign(tmp_path / "c" / "a.yaml").budget
     assert budget is not None
     assert budget.max_jobs == 1
+    assert [plays_tournaments(f"allocation: {word}") for word in ("pair", "whole", "group of 8")] == [False, True, True]
+    assert not plays_tournaments(source.read_text())
 
 
 def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,3 +316,24 @@ def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Pa
     choice = NodesToTest({"n1": "asked for"}, ("n1",), frozenset({"n1", "n2"}))
     with pytest.raises(StoreError, match="disk is full"):
         acceptor._measure([("n1", "n2")], choice)
+
+
+@pytest.mark.parametrize(("words", "runs"), [("pairs: all", 2), ("pairs: all\nallocation: whole", 0)])
+def test_slow_links_between_leaves_are_measured_alone_but_in_tournaments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, runs: int
+) -> None:
+    link = VerdictRecord(Thing.LINK, "n1 - n5", Verdict.FAILED, "why", ("n1", "n5"))
+    (tmp_path / "a.yaml").write_text(f"name: a\nclusters: [x]\n{words}\ntests: [{{kernel: tcp_stream}}]\n")
+    acceptor, measured = object.__new__(accepting._Acceptor), list[Any]()
+    for name, value in {
+        "name": "x",
+        "runs": [],
+        "say": lambda _: None,
+        "order": SimpleNamespace(campaign=tmp_path / "a.yaml"),
+        "judging": SimpleNamespace(leaf_of={"n1": "a", "n5": "b"}, measured=lambda _: None),
+        "_judged": lambda *_, **__: Acceptance((), links=(link,)),
+        "_measure": lambda pairs, _, *, alone: measured.append((pairs, alone)),
+    }.items():
+        monkeypatch.setattr(acceptor, name, value, raising=False)
+    acceptor._alone(NodesToTest({}, (), frozenset()))
+    assert measured == [([("n1", "n5"), ("n5", "n1")], True)] * runs

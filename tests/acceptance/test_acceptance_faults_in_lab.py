@@ -204,3 +204,24 @@ def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, desk:
     assert [one["verdict"] for one in found["nodes"] if one["name"] == "alpha-n02"] == ["inconclusive"], found["nodes"]
     assert "bad in one run and fine in another" in reason_of(found, "n02")
     assert drained(found) == set()
+
+
+@pytest.mark.promise(
+    "Where uplinks carry a quarter of what the nodes behind them could send, an acceptance fails nothing for it."
+)
+def test_pairs_that_share_a_narrow_uplink_are_no_fault(tmp_path: Path) -> None:
+    """Four nodes a leaf, and an uplink for little more than one of them: pairs of a run are slow by turns."""
+    with own_lab("narrow", "--nodes", "8", "--leaves", "2", "--node-rate", "50mbit", "--uplink-rate", "55mbit") as lab:
+        desk = Desk(tmp_path, lab)
+        stream = "{kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 50ms, send_buffer_bytes: 64KiB}}"
+        desk.campaign(
+            f"clusters: [alpha]\npairs: {{pattern: all, directions: both}}\nrepetitions: 3\ntests: [{stream}]", "accept"
+        )
+        desk.hpcq("run", "campaign.yaml", expect=None, timeout_s=600)
+        desk.hpcq("baseline", "set", "good", "latest", "--why", "first light")
+        done = desk.hpcq("accept", "campaign.yaml", "--against", "good", "--all", "--json", expect=None, timeout_s=1300)
+    [cluster] = json.loads(done.stdout)["clusters"]
+    assert at_fault(cluster) == set()
+    assert drained(cluster) == set()
+    assert {one["verdict"] for one in cluster["nodes"]} <= {"pass", "inconclusive"}
+    assert "one pair at a time, since these share the uplinks" in done.stderr

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kernels.kernel_namespaces import Pair, inside, joined, namespace_of
-from tests.kernels.kernel_programs import INSTANT, Ended, Programs
+from tests.kernels.kernel_namespaces import ADDRESSES, Pair, inside, joined, namespace_of
+from tests.kernels.kernel_programs import INSTANT, Ended, Programs, ended
 
 SHORT: dict[str, Any] = {"duration_s": 0.3, "warmup_s": 0.05}
 
@@ -72,6 +74,27 @@ def test_a_node_without_it_is_measured_over_plain_tcp(programs: Programs, pair: 
     said = {message.partition(":")[0]: message for message in _refusals(done)}
     assert said[lacking].endswith("net.mptcp.enabled is 0")
     assert said[other].endswith("the peer or the network has none")
+
+
+@pytest.mark.lab
+@pytest.mark.promise("A test port listens beyond the interface under test only where the server's node has Multipath TCP.")
+@pytest.mark.parametrize(("enabled", "listens_at"), [(1, {"0.0.0.0"}), (0, {ADDRESSES["server"]})])
+def test_where_the_test_port_listens(programs: Programs, pair: Pair, enabled: int, listens_at: set[str]) -> None:
+    _set("server", enabled)
+    with pair.serving(programs.net) as place, ThreadPoolExecutor() as aside:
+        before = _listeners()
+        words = ["tcp_connect", *place, "--mptcp", "true", "--duration_s", "1.5", "--warmup_s", "0.1"]
+        done = aside.submit(ended, ["ip", "netns", "exec", namespace_of("client"), str(programs.net), *words])
+        seen = set[str]()
+        while not done.done():
+            seen |= _listeners() - before
+            time.sleep(0.02)
+        assert done.result().rc == 0
+    assert {one.rpartition(":")[0] for one in seen} == listens_at
+
+
+def _listeners() -> set[str]:
+    return {line.split()[3] for line in inside("server", "ss", "-Hltn").splitlines()}
 
 
 @pytest.mark.lab

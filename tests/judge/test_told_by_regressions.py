@@ -276,6 +276,8 @@ def test_what_failed_its_last_acceptance_is_fine_nowhere(importing: Importing) -
     assert [one["node"] for one in rows if one["judged"] != "fine"] == ["n0004"]
     assert line in importing.words("nodes", "n0004", "--since", "2026-03-10", expect=0)
     assert line in importing.words("doctor", expect=0)
+    proposed = ("gate", "propose", "--since", "2026-03-01")
+    assert f"left out: {line}" in importing.words(*proposed, expect=4)
     assert line not in importing.words("regressions", "--since", "2026-03-10..2026-03-25", expect=0)
     accept(importing, replace(failed, verdict=Verdict.INCONCLUSIVE, reason="other work ran on it"))
     assert line in importing.words("regressions", "--since", "2026-03-10", expect=3), "no pass"

@@ -23,7 +23,7 @@ from hpcq import units
 from hpcq.analysis import pair_values
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
 from hpcq.analysis.standing import standings
-from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
+from hpcq.definition.derive import collectives_of, plays_tournaments, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
 from hpcq.definition.model import Cluster, Pattern, measured_over
@@ -849,8 +849,11 @@ class _Acceptor:
         """Measure what looks slow between leaves once more, one pair at a time.
 
         The pairs of a run share the uplinks of their leaves. Where these carry less than all nodes behind them together, as
-        on most machines, some pair is slow by turns, and nothing is wrong with it.
+        on most machines, some pair is slow by turns, and nothing is wrong with it. A tournament measures pairs under the
+        load that its campaign names: a pair alone would be another test, with nothing to compare it with.
         """
+        if plays_tournaments(self.order.campaign.read_text(encoding="utf-8")):
+            return
         for number in range(ALONE_RUNS):
             verdicts = self._judged(choice, {}, self.judging.measured(self.runs), final=False)
             pairs = to_measure_alone(verdicts, self.judging.leaf_of)

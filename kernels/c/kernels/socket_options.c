@@ -181,21 +181,25 @@ int socket_tcp_new(struct run *run, const struct address *address, const struct 
     return descriptor >= 0 ? descriptor : socket_new(address, SOCK_STREAM, &run->failure);
 }
 
+bool socket_is_mptcp(int descriptor)
+{
+    int protocol = IPPROTO_TCP;
+    socklen_t length = sizeof protocol;
+    return !getsockopt(descriptor, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) && protocol == MPTCP_PROTOCOL;
+}
+
 /* Why a connection is plain TCP. NULL: it is none. */
 static const char *mptcp_refusal(int descriptor, struct mptcp_information *information)
 {
-    int protocol = IPPROTO_TCP;
-    socklen_t length = sizeof *information, protocol_length = sizeof protocol;
+    bool asks = socket_is_mptcp(descriptor);
+    socklen_t length = sizeof *information;
     memset(information, 0, sizeof *information);
-    getsockopt(descriptor, SOL_SOCKET, SO_PROTOCOL, &protocol, &protocol_length);
-    int error = protocol != MPTCP_PROTOCOL                                                     ? 0
-                : getsockopt(descriptor, MPTCP_LEVEL, MPTCP_INFORMATION, information, &length) ? errno
-                                                                                               : 0;
-    if (protocol == MPTCP_PROTOCOL && !error && !(information->flags & MPTCP_FELL_BACK))
+    int error = asks && getsockopt(descriptor, MPTCP_LEVEL, MPTCP_INFORMATION, information, &length) ? errno : 0;
+    if (asks && !error && !(information->flags & MPTCP_FELL_BACK))
         return NULL;
     if (error && error != EOPNOTSUPP)
         return "this system does not tell whether it is more (MPTCP_INFO, Linux 5.16)";
-    if (protocol == MPTCP_PROTOCOL)
+    if (asks)
         return "the peer or the network has none";
     int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, MPTCP_PROTOCOL);
     if (probe >= 0) { /* accepted by a listener of MPTCP, from a client that did not ask for it */

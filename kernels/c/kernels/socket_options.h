@@ -123,6 +123,7 @@ bool socket_options_apply(struct run *run, int descriptor, const struct socket_s
                           enum socket_moment moment);
 /* A socket of TCP, or of Multipath TCP where the options and the system have it; -1 with a failure. */
 int socket_tcp_new(struct run *run, const struct address *address, const struct socket_settings *settings);
+bool socket_is_mptcp(int descriptor);
 /* At the end of the measurement: what the system granted into run->granted, and a warning where it is less than asked.
  */
 void socket_options_granted(struct run *run, int descriptor, const struct socket_settings *settings, int kind);

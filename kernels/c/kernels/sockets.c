@@ -38,7 +38,8 @@ bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings,
 {
     struct address address = run->local;
     *listener = socket_tcp_new(run, &address, settings);
-    if (settings->mptcp) /* paths to other addresses of this node join the connection here, as `ip mptcp` tells them */
+    /* Paths to other addresses of this node join the connection here, as `ip mptcp` tells them. Plain TCP has none. */
+    if (settings->mptcp && *listener >= 0 && socket_is_mptcp(*listener))
         address_any(&address);
     if (*listener < 0 || !socket_options_apply(run, *listener, settings, SOCK_STREAM, SOCKET_BEFORE) ||
         !socket_bind_range(*listener, true, &address, run->ports, &run->failure))
