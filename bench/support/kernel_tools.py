@@ -198,7 +198,7 @@ def netperf(cell: Cell, port: str, given: Given) -> Tool:
         names = {"mean_ns": "MEAN", "p50_ns": "P50", "p99_ns": "P99"}
         return {name: 1e3 * float(_found(rf"\n{word}_LATENCY=([\d.]+)", client)) for name, word in names.items()}
 
-    server = [str(given.netperf / "netserver"), "-D", "-L", SERVER, "-p", port]
+    server = [str(given.netperf / "netserver"), "-D", "-f", "-L", SERVER, "-p", port]
     return Tool("netperf", server, [str(given.netperf / "netperf"), *words], port, read)
 
 
