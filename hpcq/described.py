@@ -11,6 +11,7 @@ exactly as described. Lines between the rows of a table that are no rows are war
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -222,9 +223,30 @@ def _check_title(described: Described, text: str) -> None:
 
 def has_title(described: Described, text: str) -> bool:
     """Whether an output has titles, and all are of this program: also where the rest cannot be read."""
-    line, must_be = described.title or ("", "")
-    names = [match[1] or "" for match in re.finditer(line, _plain(text), re.MULTILINE)] if line else []
-    return bool(names) and all(re.fullmatch(must_be, name) for name in names)
+    names = titles(described, text)
+    return bool(names) and all(re.fullmatch(described.title[1], name) for name in names)
+
+
+def titles(described: Described, text: str) -> list[str]:
+    """What an output says it is of, of this program or another one of its suite."""
+    line = described.title[0] if described.title else ""
+    return [match[1] or "" for match in re.finditer(line, _plain(text), re.MULTILINE)] if line else []
+
+
+def parts(described: Iterable[Described], text: str) -> list[str]:
+    """The results that a saved file of these programs holds, each with what stands before the first of its run."""
+    text, used = _plain(text), list(described)
+    begins = {match.start(): True for one in used if one.preamble for match in re.finditer(one.preamble, text, re.MULTILINE)}
+    begins |= {match.start(): False for one in used if one.part for match in re.finditer(one.part, text, re.MULTILINE)}
+    found, preamble, before, is_first, marks = list[str](), 0, "", True, sorted(begins.items())
+    for (place, is_preamble), (end, _) in itertools.pairwise([*marks, (len(text), True)]):
+        if is_preamble:
+            preamble, is_first = place, True
+            continue
+        if is_first:
+            before, is_first = text[preamble:place], False
+        found.append(before + text[place:end])
+    return found if len(found) > 1 else [text]
 
 
 def _check_words(table: Table | None, cells: Sequence[str]) -> None:

@@ -188,6 +188,10 @@ class Described:
     #: An expression that matches in whole outputs only. Empty: every one counts as whole.
     finished: str = ""
     said: tuple[OptionSaid, ...] = ()
+    #: An expression for where a result begins in a file that holds several. Empty: a file holds one.
+    part: str = ""
+    #: An expression for where such a file's common beginning is, which belongs to each result after it. Empty: the file's.
+    preamble: str = ""
     #: What the numbers of each row say of each other, in words, and as a template over metrics and size that is True then.
     must_hold: tuple[tuple[str, str], ...] = ()
 

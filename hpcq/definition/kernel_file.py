@@ -329,6 +329,14 @@ class KernelFile(Section):
         description="A file that it writes into the folder it starts in, * for the rest of a name: read after its output.",
     )
     title: TitleSection | None = Field(default=None, description="How its output says which test it is of.")
+    part: Pattern | None = Field(
+        default=None,
+        description="Where a result begins: a saved file may hold several, each read by itself. What stands before the first"
+        " belongs to all.",
+    )
+    preamble: Pattern | None = Field(
+        default=None, description="With `part`: where the program begins what belongs to all results that follow."
+    )
     finished: Pattern | None = Field(
         default=None, description="Matches where it finished, or its own check passed. Without it, the result is invalid."
     )
@@ -662,6 +670,8 @@ def _described(file: KernelFile, path: str) -> Described:
         output_file=file.output_file or "",
         title=() if file.title is None else (file.title.line, file.title.must_be),
         finished=file.finished or "",
+        part=file.part or "",
+        preamble=file.preamble or "",
         said=tuple(
             OptionSaid(name, one.said.json_path, one.said.regex, tuple(one.said.words.items()))
             for name, one in file.options.items()

@@ -1,14 +1,15 @@
 """Saved outputs of programs that hpcq has a description of: iperf3, OSU, IMB, nccl-tests, and what a site describes itself.
 
 The description's own reader reads them, so numbers mean what they mean in a run of hpcq. Of several descriptions, the one that
-can read an output is its; of an output that none can read, the one whose title it has. Hosts and time are in the output of
-iperf3 only; else --names says which parts of the path they are, and the time may be that of the file. An output that cannot be
-read is an invalid result with its reason.
+can read an output is its; of an output that none can read, the one whose title it has. A file may hold several results, of one
+program or more: each is read by itself. Hosts and time are in the output of iperf3 only; else --names says which parts of the
+path they are, and the time may be that of the file. An output that cannot be read is an invalid result with its reason.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,33 +17,51 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import units
-from hpcq.described import UnreadableError, failure_said, has_title, options_said, read_output, sizes_in
+from hpcq.described import UnreadableError, failure_said, has_title, options_said, parts, read_output, sizes_in, titles
 from hpcq.errors import UserError
 from hpcq.imports.others import Maker, files_in, made
 from hpcq.imports.values import Problems, Source, Value, metric_of, read_bytes
 from hpcq.kernels import Kernel
+from hpcq.nodelist import expand
 
 
 def read(paths: Sequence[Path], kernels: Sequence[Kernel], maker: Maker, problems: Problems) -> Iterator[Source]:
     """The values in these outputs of one of the kernels each, and in all files below folders."""
     for path in files_in(paths, ("",)):
         content, digest = read_bytes(path)
-        text = content.decode("utf-8", "replace")
+        found = _results(path, content.decode("utf-8", "replace"), kernels, maker)
+        if found:
+            values = (_values(path, text, kernel, maker, problems) for text, kernel in found)
+            yield Source(str(path), digest, itertools.chain.from_iterable(values))
+
+
+def _results(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker) -> list[tuple[str, Kernel]]:
+    """The results in one file, each with the kernel that wrote it."""
+    texts = parts([kernel.described for kernel in kernels if kernel.described is not None], text)
+    if len(texts) == 1:
         kernel = kernels[0] if len(kernels) == 1 else _kernel_of(path, text, kernels, maker)
-        if kernel is not None:
-            yield Source(str(path), digest, _values(path, text, kernel, maker, problems))
+        return [] if kernel is None else [(text, kernel)]
+    found = []
+    for number, part in enumerate(texts, start=1):
+        kernel = _kernel_of(path, part, kernels, maker, f" (result {number} of {len(texts)})")
+        found += [] if kernel is None else [(part, kernel)]
+    return found
 
 
-def _kernel_of(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker) -> Kernel | None:
+def _kernel_of(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker, which: str = "") -> Kernel | None:
     """The kernel that wrote this output; None with a note if no description knows it. Raises UserError for two of them."""
     able = [kernel for kernel in kernels if _can_read(kernel, text)]
     titled = [kernel for kernel in kernels if kernel.described is not None and has_title(kernel.described, text)]
     found = [kernel for kernel in able if kernel in titled] or able or titled
     if len(found) > 1:
         names = " and ".join(kernel.name for kernel in found)
-        raise UserError(f"{path}: may be an output of {names}: must be of one", "--format NAME says which, for one folder each")
+        message = f"{path}{which}: may be an output of {names}: must be of one"
+        raise UserError(message, "--format NAME says which, for one folder each")
     if not found:
-        maker.notes[f"{path}: left out: no description reads it"] = None
+        reader = "no description" if len(kernels) > 1 else f"not {kernels[0].name}"
+        suites = [kernel.described for kernel in kernels if kernel.described is not None and kernel.described.part]
+        title = next((title for one in suites for title in titles(one, text)), "")
+        maker.notes[f"{path}{which}: left out: {reader} reads it{title and f'; it is of {title}'}"] = None
     return found[0] if found else None
 
 
@@ -62,7 +81,7 @@ def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Probl
         hint = "--names '{run}/{client}_{server}.txt' says which parts of the path they are"
         raise UserError(f"{path}: its hosts are not known: the output of {kernel.name} does not name them", hint)
     try:
-        client, server = maker.nodes([told["client"], *([told["server"]] if told.get("server") else [])])
+        client, server = maker.nodes([told["client"], *(expand(told["server"]) if told.get("server") else [])])
         time_utc = maker.file_utc(path, told)
         where = {
             "time_utc": time_utc,

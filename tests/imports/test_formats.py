@@ -386,6 +386,81 @@ def test_a_folder_of_many_programs(site: Importing) -> None:
     ]
 
 
+def sample_of(path: str) -> str:
+    return (DESCRIBED / path).read_text("utf-8")
+
+
+@pytest.mark.promise("A saved file that holds several results, of one program or more, gives each of them.")
+def test_a_file_with_several_results(site: Importing) -> None:
+    """As a job's log has them: tests of a suite one after the other, some twice, one that hpcq does not describe."""
+    latency, bandwidth = sample_of("osu_latency/7.4.txt"), sample_of("osu_bw/7.4.txt")
+    put = latency.replace("OSU MPI Latency Test", "OSU MPI_Put latency Test")
+    path = site.folder / "n1_n2.out"
+    path.write_text(f"job 4711 begins\n{latency}{put}{bandwidth}\n{latency}{sample_of('imb_pingpong/2021.11.txt')}")
+    said = bring(site, "logs", path, "--names", "{client}_{server}.out")
+    assert "n1_n2.out (result 2 of 5): left out: no description reads it; it is of MPI_Put latency" in said
+    found = site.ask("SELECT kernel, outcome, count(*) FROM v_results WHERE message_bytes = 64 GROUP BY 1, 2 ORDER BY 1")
+    assert found == [("imb_pingpong", "measured", 1), ("osu_bw", "measured", 1), ("osu_latency", "measured", 2)]
+    rows = site.ask("SELECT count(*) FROM v_results")
+    assert "nothing new" in bring(site, "logs", path, "--names", "{client}_{server}.out")
+    assert site.ask("SELECT count(*) FROM v_results") == rows
+
+
+@pytest.mark.promise("A saved file that holds several results, of one program or more, gives each of them.")
+def test_of_a_file_with_several_results_one_program_is_read(site: Importing) -> None:
+    path = site.folder / "n1_n2.out"
+    path.write_text(sample_of("osu_latency/7.4.txt") + sample_of("osu_bw/7.4.txt"))
+    said = bring(site, "osu_bw", path, "--names", "{client}_{server}.out")
+    assert "n1_n2.out (result 1 of 2): left out: not osu_bw reads it; it is of Latency" in said
+    assert site.ask("SELECT DISTINCT kernel, outcome FROM v_results") == [("osu_bw", "measured")]
+
+
+def test_a_broken_result_costs_no_other_one_of_its_file(site: Importing) -> None:
+    text = sample_of("osu_latency/7.4.txt")
+    path = site.folder / "n1_n2.out"
+    path.write_text(text.replace("# Size", "# Syze") + text)
+    bring(site, "logs", path, "--names", "{client}_{server}.out")
+    found = site.ask("SELECT outcome, count(DISTINCT message_bytes) FROM v_results GROUP BY 1 ORDER BY 1")
+    assert [outcome for outcome, _ in found] == ["invalid", "measured"]
+    assert found[1][1] > 5
+
+
+def test_all_test_cases_of_nvbandwidth(site: Importing) -> None:
+    """Without -t it runs all of them; each is a series."""
+    text = sample_of("nvbandwidth/0.8.txt")
+    case = text[text.index("Running ") : text.index("NOTE:")]
+    other = case.replace("host_to_device_memcpy_sm", "device_to_host_memcpy_ce").replace("25.13", "24.50")
+    latency = case.replace("host_to_device_memcpy_sm", "host_device_latency_sm").replace("bandwidth (GB/s)", "(ns)")
+    path = site.folder / "n1.out"
+    path.write_text(text.replace("NOTE:", f"Waived:\n{other}{latency}NOTE:"))
+    said = bring(site, "logs", path, "--names", "{client}.out")
+    assert "n1.out (result 3 of 3): left out: no description reads it; it is of host_device_latency_sm" in said
+    found = site.ask("SELECT parameters, value FROM v_results ORDER BY value")
+    assert [(json.loads(row[0])["test_case"], row[1]) for row in found] == [
+        ("device_to_host_memcpy_ce", 196e9),
+        ("host_to_device_memcpy_sm", pytest.approx(201.04e9)),
+    ]
+
+
+def test_imb_says_how_many_ranks(site: Importing) -> None:
+    """IMB runs a collective with 2, 4, 8 ... ranks in turn, and -multi 0 several pairs at once: other series each."""
+    text = sample_of("imb_allreduce/2018.1.txt")
+    begin = text.index("#-----", text.index("# List of Benchmarks"))
+    assert "# #processes = 4" in text[begin:]
+    path = site.folder / "n1_n[2-4].out"
+    path.write_text(text[:begin] + text[begin:].replace("# #processes = 4", "# #processes = 2") + text[begin:])
+    bring(site, "logs", path, "--names", "{client}_{server}.out")
+    found = site.ask("SELECT parameters FROM v_results WHERE message_bytes = 64 ORDER BY 1")
+    assert [json.loads(one)["rank_count_min"] for (one,) in found] == [2, 4]
+    multi = site.folder / "n1_n2.multi"
+    multi.write_text(sample_of("imb_multi_pingpong/2021.11.txt"))
+    bring(site, "logs", multi, "--names", "{client}_{server}.multi")
+    [(parameters,)] = site.ask(
+        "SELECT DISTINCT parameters FROM v_results WHERE kernel = 'imb_multi_pingpong' AND message_bytes = 4"
+    )
+    assert json.loads(parameters)["pair_count"] == 2
+
+
 def test_an_output_that_two_programs_may_have_written_is_refused(site: Importing) -> None:
     path = site.folder / "n1_n2.out"
     path.write_bytes((DESCRIBED / "netpipe_tcp/3.7.2.txt").read_bytes())
