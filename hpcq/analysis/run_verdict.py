@@ -34,6 +34,7 @@ from hpcq.analysis.standing import (
     nights_of_cause,
     standing_after,
     standings,
+    told_before,
     touching,
 )
 from hpcq.errors import Exit, UserError
@@ -146,7 +147,7 @@ def run_verdict(
     changes, judged_ids, declared = _changes(database, history, _beside_work(series.doubtful), found)
     for each in found:
         judged_ids |= series.pairs.keys() & each.judged_series
-    causes = touching(found, pairs, declared)
+    causes = [*touching(found, pairs, declared), *told_before(database, found, pairs, [run_id])]
     drawn = (nights_of_cause(one, each, "") for one in causes for each in found) if with_nightly else ()
     nightly = tuple(one for one in drawn if one is not None)
     told = [Reason(Verdict.DEGRADED, one.words, 1) for one in causes if one.is_told]

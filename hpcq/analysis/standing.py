@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hpcq import units
 from hpcq.analysis.change import CLOSED, RECORDED, Block, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
@@ -41,6 +42,8 @@ AGREEING_SERIES = 3
 SMALLEST_NIGHTS = 6
 #: What is said of a node that did not pass its last acceptance, where nothing else is told of it.
 NOT_ACCEPTED = {Verdict.FAILED: "failed acceptance", Verdict.DEGRADED: "degraded at acceptance"}
+#: A single series may see the beginning of what is told so many days earlier than all jobs together do.
+DECLARED_DAYS = 3
 #: Fewer jobs than this decide nothing against what many nights say.
 JOBS_MIN = 3
 
@@ -481,15 +484,72 @@ def touching(
     all of its changes expected or false.
     """
     ends, declared = set(pairs), list(changes)
+    return [_with_expected(cause, declared) for one in found for cause in one.causes if _measures(ends, cause)]
+
+
+def told_before(
+    database: Connection, found: Iterable[Standing], pairs: Iterable[tuple[str, str, str]], run_ids: Sequence[int]
+) -> list[ClusterCause]:
+    """What is told of nodes and links that these runs did not measure, while earlier runs of their campaigns did.
+
+    It stays told until newer values speak for the old level, and a run that has none of it brings no such values. What only
+    other campaigns measured is not theirs, and what a person called expected is no alarm. pairs: (cluster, client, server),
+    those that the runs measured.
+    """
+    ends = set(pairs)
     return [
-        _with_expected(cause, declared)
+        replace(cause, reason=f"{cause.reason}; not measured this time")
         for one in found
         for cause in one.causes
-        if any(
-            cluster == one.cluster and (cause.concerns(*pair) or (cause.role is not None and cause.names[0] in pair))
-            for cluster, *pair in ends
-        )
+        if cause.is_told and cause.thing in {Thing.NODE, Thing.LINK, Thing.PAIR} and not _measures(ends, cause)
+        if _was_measured(database, cause, run_ids) and not _was_declared(database, cause)
     ]
+
+
+def _measures(pairs: Collection[tuple[str, str, str]], cause: ClusterCause) -> bool:
+    """Whether one of these pairs (cluster, client, server) is the cause's, or one of its node.
+
+    Of a node that is slow one way, pairs that measured it the other way are no proof that it is fine.
+    """
+    return any(
+        cluster == cause.cluster and (cause.concerns(*pair) or (cause.role is not None and cause.names[0] in pair))
+        for cluster, *pair in pairs
+    )
+
+
+def _series_of(cause: ClusterCause) -> tuple[str, tuple[str, ...]]:
+    """A condition on series `s`, and its values: the cause's node is an end, or its two nodes are both."""
+    node = "SELECT n.node_id FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ? AND n.name = ?"
+    either = f"(s.client_node_id = ({node}) OR s.server_node_id = ({node}))"
+    values = tuple(word for name in cause.names for word in 2 * (cause.cluster, name))
+    return " AND ".join(either for _ in cause.names), values
+
+
+def _was_measured(database: Connection, cause: ClusterCause, run_ids: Sequence[int]) -> bool:
+    """Whether an earlier run of the campaigns of these runs measured what the cause names."""
+    its, values = _series_of(cause)
+    marks = ",".join("?" * len(run_ids))
+    query = (  # question marks and names of columns only
+        "SELECT 1 FROM series s JOIN result x ON x.series_id = s.series_id AND x.outcome = 'measured'"  # noqa: S608
+        " JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
+        f" JOIN run r ON r.run_id = rc.run_id WHERE {its}"
+        f" AND r.campaign_id IN (SELECT campaign_id FROM run WHERE run_id IN ({marks}))"
+        f" AND r.created_utc <= (SELECT max(created_utc) FROM run WHERE run_id IN ({marks})) LIMIT 1"
+    )
+    return database.execute(query, (*values, *run_ids, *run_ids)).fetchone() is not None
+
+
+def _was_declared(database: Connection, cause: ClusterCause) -> bool:
+    """Whether a person called all recorded changes of what the cause names expected or false, since it began."""
+    its, values = _series_of(cause)
+    began = (units.parse_utc(cause.since_utc) - dt.timedelta(days=DECLARED_DAYS)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    query = (  # names of columns only
+        "SELECT (SELECT t.state FROM change_state t WHERE t.change_id = h.change_id ORDER BY t.state_no DESC LIMIT 1) AS state"  # noqa: S608
+        f" FROM change h JOIN series s ON s.series_id = h.series_id WHERE h.direction <> 'better' AND {its}"
+        " AND h.at_utc >= ?"
+    )
+    states = {row["state"] for row in database.execute(query, (*values, began))}
+    return bool(states) and states <= CLOSED
 
 
 def unfit_of(found: Iterable[Standing], pairs: Iterable[tuple[str, str, str]]) -> list[VerdictRecord]:

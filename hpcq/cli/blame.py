@@ -383,7 +383,7 @@ def _read_runs(
 
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.analysis.gates import failed_by
-    from hpcq.analysis.standing import standings, touching, unfit_of
+    from hpcq.analysis.standing import standings, told_before, touching, unfit_of
     from hpcq.store.database import reading
     from hpcq.store.ledger import campaign_text
     from hpcq.store.selection import Selection, Window, run_id_of
@@ -398,8 +398,8 @@ def _read_runs(
         standing = next(iter(standings(connection, [read.cluster], names[-1], wanted.metric)), None)
         if standing is not None:
             ends = {(read.cluster, *pair) for pairs in read.pairs.values() for _, pair in pairs}
-            causes = tuple(touching([standing], ends)) if selects else standing.causes
-            standing = replace(standing, causes=causes, unfit=tuple(unfit_of([standing], ends)))
+            before = () if selects else told_before(connection, [standing], ends, of_runs.run_ids or ())
+            standing = replace(standing, causes=(*touching([standing], ends), *before), unfit=tuple(unfit_of([standing], ends)))
         failed = [one for one in failed_by(connection, names, wanted) if one.verdict.series.cluster == read.cluster]
         return replace(read, failed_gates=tuple(failed)), newest, campaign_text(connection, names[-1]) or "", standing
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from hpcq.analysis.gates import FailedGate
     from hpcq.analysis.pairing import Compared, Pairing
     from hpcq.analysis.standing import ClusterCause, Standing
+    from hpcq.store.database import Connection
     from hpcq.store.history import SeriesRow
-    from hpcq.store.selection import Selection
+    from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally, VerdictRecord
 
@@ -72,7 +73,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.analysis.gates import failed_gates
     from hpcq.analysis.pairing import compare_windows
-    from hpcq.analysis.standing import bounds_of, standings, touching, unfit_of
+    from hpcq.analysis.standing import bounds_of, standings
     from hpcq.store.database import reading
     from hpcq.store.read.evidence_queries import new_flaws
     from hpcq.store.selection import window
@@ -84,7 +85,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
         in_b = {row.series_id: (row.cluster, row.client, row.server) for row in compared.planned}
         known = () if wanted.facts else standings(connection, {one[0] for one in in_b.values()}, b, wanted.metric)
-        told, unfit = [one for one in touching(known, in_b.values()) if one.is_told], unfit_of(known, set(in_b.values()))
+        told, unfit = _told_in(connection, wanted, known, set(in_b.values()), windows[1])
         failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))
         failed = [one for one in failed if one.series_id in in_b]
         nodes = {(row.cluster, one) for row in compared.planned for one in nodes_of(row.client, row.server)}
@@ -137,6 +138,18 @@ def compare(  # noqa: PLR0917 - Click passes by name
     print_flaws(flaws)
     print_rows(rows, _COMPARED, empty="no pair differs")
     return code
+
+
+def _told_in(
+    connection: Connection, wanted: Selection, known: Sequence[Standing], pairs: set[tuple[str, str, str]], stretch: Window
+) -> tuple[list[ClusterCause], list[VerdictRecord]]:
+    """What is told at the end of a stretch, and what failed its last acceptance, of what its runs measure. wanted: of it."""
+    from hpcq.analysis.standing import told_before, touching, unfit_of
+    from hpcq.store.selection import runs_in
+
+    whole = wanted == type(wanted)(cluster=wanted.cluster)
+    before = told_before(connection, known, pairs, runs_in(connection, stretch)) if whole else []
+    return [*(one for one in touching(known, pairs) if one.is_told), *before], unfit_of(known, pairs)
 
 
 def _print_told(told: Iterable[ClusterCause], unfit: Iterable[VerdictRecord], failed: Sequence[FailedGate]) -> None:

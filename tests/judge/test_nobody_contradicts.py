@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,32 @@ def test_what_is_nearly_told_lets_no_run_pass(  # noqa: PLR0917 - fixtures, and 
     verbs = judged(tmp_path, capsys, Site(24, 30, noise, plan, fault=FAULTS[fault]), seed=seed)
     assert contradictions(verbs) == []
     assert 0 not in verbs.codes().values()
+
+
+@pytest.mark.promise("What is told stays told in every verb while newer runs of its campaign do not measure it.")
+def test_a_run_that_did_not_measure_a_told_node_says_so_in_every_verb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = draw(Site(16, 30, "gauss2", "each_run", fault=Fault("node", 0.3, 20)), seed=4)
+    kept = (values.night < 28) | ((values.client != 3) & (values.server != 3))
+    columns = ("night", "test", "client", "server", "value", "outcome")
+    verbs = Verbs(tmp_path, capsys)
+    verbs.bring(rows_of(replace(values, **{name: getattr(values, name)[kept] for name in columns})), head=HEAD)
+    assert contradictions(verbs) == []
+    codes = verbs.codes()
+    assert {
+        codes[one] for one in ("regressions", "blame", "runs", "report", "export junit", "compare night-028 night-029")
+    } == {3}
+    assert codes["accept"] == 4
+    assert "; not measured this time, since " in verbs.words("blame", expect=3)
+    accepted = {one["name"]: one for one in verbs.said("accept", "--from", "night-029")[1]["clusters"][0]["nodes"]}
+    assert accepted["n0003"]["verdict"] == "not_covered"
+    with sqlite3.connect(verbs.database) as database:  # a campaign of other nodes is not to answer for it
+        database.execute("INSERT INTO campaign (name) VALUES ('of-others')")
+        database.execute("UPDATE run SET campaign_id = last_insert_rowid() WHERE name = 'night-029'")
+    assert verbs.said("blame")[0] != 3
+    assert verbs.said("runs", "--limit", "1")[1][0]["verdict"] != "degraded"
+    assert verbs.said("regressions", "--since", "2026-03-20")[0] == 3
 
 
 @pytest.mark.promise("`compare` tells of no pair by one job what the nights hardly suspect of its node.")

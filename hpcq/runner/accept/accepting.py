@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from hpcq import units
 from hpcq.analysis import pair_values
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
-from hpcq.analysis.standing import standings
+from hpcq.analysis.standing import standings, told_before
 from hpcq.definition.derive import collectives_of, plays_tournaments, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
@@ -625,7 +625,9 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
         judging.check_baseline()
         targets = [node for node in measured_nodes if node in nodes or not nodes]
         found = judging.measured(names)
-        verdicts = _told_by_nights(database, names, judging.with_since(judging.verdicts(targets, found, {})), cluster)
+        verdicts = _told_by_nights(
+            database, names, judging.with_since(judging.verdicts(targets, found, {})), cluster, left_out=not nodes
+        )
         outcome = ClusterAcceptance(cluster, {}, verdicts, names)
         outcome.collectives = judged_collectives(database, cluster, names, earlier, verdicts, found)
         outcome.changed = judging.changed(verdicts, run_ids)
@@ -634,20 +636,29 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
     return outcomes
 
 
-def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, cluster: str) -> Acceptance:
+def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, cluster: str, *, left_out: bool) -> Acceptance:
     """No node passes that all nights until the newest of these runs tell of, or doubt, alone or together with everything.
 
-    Where the run itself cannot say, what the nights say is the reason.
+    Where the run itself cannot say, what the nights say is the reason. left_out: a node that is told and that these runs did
+    not measure is not covered.
     """
     with reading(database) as connection:
         newest = max(runs, key=lambda run: runs_of(connection, run)[0].created_utc)
-        found = [one for each in standings(connection, [cluster], newest) for one in each.causes]
+        stood = standings(connection, [cluster], newest)
+        run_ids = [run_id_of(connection, run) for run in runs]
+        pairs = [(cluster, *pair) for pair in pair_values.pairs_of(connection, cluster, run_ids)]
+        before = told_before(connection, stood, pairs, run_ids) if left_out else []
+        found = [one for each in stood for one in each.causes]
         told = [one for one in found if one.thing in {"night", "class", "node"} and (one.is_told or one.is_doubt)]
     nodes = []
     for one in verdicts.nodes:
         why = next((cause.words for cause in told if cause.concerns(one.name, one.name)), None)
         unsure = one.verdict in {Verdict.PASS, Verdict.INCONCLUSIVE} and why is not None
         nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=str(why)) if unsure else one)
+    for one in before:
+        named = {known.name for known in nodes}
+        if one.thing == "node" and one.names[0] not in named:
+            nodes.append(VerdictRecord(Thing.NODE, one.names[0], Verdict.NOT_COVERED, one.words, one.names))
     return replace(verdicts, nodes=tuple(nodes))
 
 
