@@ -655,10 +655,12 @@ def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, c
         why = next((cause.words for cause in told if cause.concerns(one.name, one.name)), None)
         unsure = one.verdict in {Verdict.PASS, Verdict.INCONCLUSIVE} and why is not None
         nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=str(why)) if unsure else one)
-    for one in before:
-        named = {known.name for known in nodes}
-        if one.thing == "node" and one.names[0] not in named:
-            nodes.append(VerdictRecord(Thing.NODE, one.names[0], Verdict.NOT_COVERED, one.words, one.names))
+    measured = {one.name for one in nodes}
+    nodes += [
+        VerdictRecord(Thing.NODE, cause.names[0], Verdict.NOT_COVERED, cause.words, cause.names)
+        for cause in before
+        if cause.thing == "node" and cause.names[0] not in measured
+    ]
     return replace(verdicts, nodes=tuple(nodes))
 
 
