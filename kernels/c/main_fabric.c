@@ -29,8 +29,9 @@ static const struct program program = {
 int main(int argc, char **argv)
 {
     const struct kernel *kernel = argc > 1 ? program_kernel(&program, argv[1]) : NULL;
-    if (program_information(&program, argc, argv))
-        return EXIT_MEASURED;
+    int code;
+    if (program_begin(&program, argc, argv, &code))
+        return code;
     if (kernel)
         return client_main(&program, kernel, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "server"))

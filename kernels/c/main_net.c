@@ -1,5 +1,6 @@
 /* hpcq-net: the socket kernels, the server they talk to, and what can be asked of a node. */
 #include "describe/arguments.h"
+#include "describe/program.h"
 #include "engine/client.h"
 #include "engine/server.h"
 #include "facts/facts.h"
@@ -57,17 +58,16 @@ static int snapshot_diff_main(int argc, char **argv)
     evidence_before(evidence);
     evidence_after(evidence);
     evidence_json(evidence, full, &json);
-    puts(text_string(&json));
-    text_free(&json);
     evidence_free(evidence);
-    return EXIT_MEASURED;
+    return program_print("snapshot-diff", &json);
 }
 
 int main(int argc, char **argv)
 {
     const struct kernel *kernel = argc > 1 ? program_kernel(&program, argv[1]) : NULL;
-    if (program_information(&program, argc, argv))
-        return EXIT_MEASURED;
+    int code;
+    if (program_begin(&program, argc, argv, &code))
+        return code;
     if (kernel)
         return client_main(&program, kernel, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "server"))

@@ -90,6 +90,7 @@ RELATED = [
         "7: must be 6 at most (source_port_first_no 65530 to 65535)",
     ),
     ("memory_copy", {"array_bytes": 8, "thread_count": 2}, "array_bytes", "8: must be 0, or 16 and more (thread_count)"),
+    ("memory_copy", {"buffer_offset_bytes": 4095}, "buffer_offset_bytes", "4095: must be a multiple of 8"),
     (
         "mpi_pingpong",
         {"layout": "strided", "message_bytes": 9},

@@ -8,6 +8,7 @@
 
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t control_moved;
+static volatile sig_atomic_t continued;
 
 static void on_stop(int number)
 {
@@ -20,11 +21,18 @@ static void on_control(int number)
     control_moved = 1;
 }
 
+static void on_continue(int number)
+{
+    (void)number;
+    continued = 1;
+}
+
 static void install(int number, void (*handler)(int))
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
+    action.sa_flags = number == SIGCONT ? SA_RESTART : 0;
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, NULL);
 }
@@ -34,6 +42,7 @@ void signals_install(void)
     install(SIGTERM, on_stop);
     install(SIGINT, on_stop);
     install(SIGIO, on_control);
+    install(SIGCONT, on_continue);
     install(SIGPIPE, SIG_IGN);
 }
 
@@ -50,6 +59,16 @@ int signals_stop(void)
 void signals_forget(void)
 {
     stop_signal = 0;
+}
+
+bool signals_continued(void)
+{
+    return continued;
+}
+
+void signals_continued_forget(void)
+{
+    continued = 0;
 }
 
 bool signals_control(void)

@@ -1,8 +1,10 @@
 /* See program.h. Nothing here opens a socket or starts MPI. */
 #include "describe/program.h"
 
-#include <stdio.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DESCRIBE_FORMAT = 1 };
 
@@ -73,8 +75,31 @@ static void program_help(const struct program *program, struct text *out)
             text_print(out, "  %-14s %s\n", program->kernels[i]->name, program->kernels[i]->summary);
 }
 
-bool program_information(const struct program *program, int argc, char **argv)
+int program_print(const char *state, struct text *out)
 {
+    struct failure failure = {.state = state};
+    text_add(out, "\n", 1);
+    if (!text_write(out, 0, STDOUT_FILENO)) {
+        fail_system(&failure, "write to standard output");
+        fail_print(&failure);
+    }
+    text_free(out);
+    return failure.failed ? (int)failure.exit_code : EXIT_MEASURED;
+}
+
+/* A closed standard output would become the next socket, and a result would go there. What takes its place can be read
+ * only, so whoever writes is told. */
+static void descriptors_keep(void)
+{
+    for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0)
+            open("/dev/null", O_RDONLY); /* the lowest that is free */
+}
+
+bool program_begin(const struct program *program, int argc, char **argv, int *code)
+{
+    descriptors_keep();
+    signal(SIGXFSZ, SIG_IGN); /* a file as long as `ulimit -f` allows is an error of a call, with its word */
     struct text out = {0};
     const struct kernel *kernel = argc > 2 ? program_kernel(program, argv[1]) : NULL;
     if (argc > 1 && !strcmp(argv[1], "--describe"))
@@ -87,7 +112,6 @@ bool program_information(const struct program *program, int argc, char **argv)
         kernel_help(program, kernel, &out);
     else
         return false;
-    puts(text_string(&out));
-    text_free(&out);
+    *code = program_print(program->name, &out);
     return true;
 }

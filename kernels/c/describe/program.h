@@ -15,7 +15,10 @@ struct program {
 
 const struct kernel *program_kernel(const struct program *program, const char *name);
 void program_describe(const struct program *program, struct text *json);
-/* --describe, --version, --help and KERNEL --help: prints and returns true when argv asks for one of them. */
-bool program_information(const struct program *program, int argc, char **argv);
+/* What comes first in main(). --describe, --version, --help and KERNEL --help: prints, sets the exit code, and returns
+ * true when argv asks for one of them. */
+bool program_begin(const struct program *program, int argc, char **argv, int *code);
+/* A line on standard output, and the text's end. Returns the exit code. */
+int program_print(const char *state, struct text *out);
 
 #endif

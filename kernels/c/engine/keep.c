@@ -1,6 +1,8 @@
 /* See keep.h. */
 #include "engine/keep.h"
 
+#include "base/aside.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,15 +63,13 @@ static void folders_make(char *path)
 
 bool keep_file(struct run *run, const char *path, const char *data, size_t length)
 {
-    struct text aside = {0};
-    text_print(&aside, "%s.part", path);
-    folders_make(aside.data);
-    FILE *file = fopen(aside.data, "w");
-    bool ok = file && fwrite(data, 1, length, file) == length;
-    if (file && fclose(file))
-        ok = false;
-    ok = ok && rename(aside.data, path) == 0;
-    text_free(&aside);
+    struct text folders = {0};
+    struct aside aside;
+    text_print(&folders, "%s", path);
+    folders_make(folders.data);
+    text_free(&folders);
+    aside_open(&aside, path);
+    bool ok = aside_close(&aside, aside.file && fwrite(data, 1, length, aside.file) == length);
     return ok || fail_system(&run->failure, "%s", path);
 }
 

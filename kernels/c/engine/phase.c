@@ -32,8 +32,7 @@ void phase_begin(struct run *run, enum phase phase)
     series_begin(&run->series, (unsigned)run_common(run)->series_interval_ms);
     run->kernel->begin(run);
     if (phase == PHASE_MEASURE) {
-        clock_utc(run->started_utc);
-        evidence_before(run->evidence);
+        run_start(run);
         capturing_record(run);
     }
 }

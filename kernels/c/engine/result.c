@@ -253,9 +253,13 @@ bool result_flush(struct result_out *out, struct failure *failure)
 int result_write(struct result_out *out, int code)
 {
     text_add(&out->json, "\n", 1);
-    bool written = !out->failed && text_write(&out->json, out->written, out->descriptor);
+    struct failure failure = {.state = "result"};
+    if (!out->failed && !text_write(&out->json, out->written, out->descriptor)) {
+        fail_system(&failure, "write of the result");
+        fail_print(&failure);
+    }
     text_free(&out->json);
-    return written ? code : EXIT_SYSTEM;
+    return out->failed || failure.failed ? EXIT_SYSTEM : code;
 }
 
 int result_print(struct run *run)

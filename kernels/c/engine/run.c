@@ -1,6 +1,9 @@
 /* See run.h. */
 #include "engine/run.h"
 
+#include "base/aside.h"
+#include "base/signals.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -231,20 +234,16 @@ bool run_samples_write(struct run *run)
     const struct samples *samples = &run->samples;
     if (!samples->path || run->failure.failed)
         return true;
-    struct text aside = {0};
-    text_print(&aside, "%s.part", samples->path);
-    FILE *file = fopen(text_string(&aside), "wb");
-    bool ok = file != NULL;
+    struct aside aside;
+    aside_open(&aside, samples->path);
+    bool ok = aside.file != NULL;
     for (size_t i = 0; ok && i < samples->count; i++) {
         uint8_t bytes[8];
         for (unsigned b = 0; b < 8; b++)
             bytes[b] = (uint8_t)(samples->list[i] >> (8 * b));
-        ok = fwrite(bytes, sizeof bytes, 1, file) == 1;
+        ok = fwrite(bytes, sizeof bytes, 1, aside.file) == 1;
     }
-    if (file && fclose(file))
-        ok = false;
-    ok = ok && rename(text_string(&aside), samples->path) == 0;
-    text_free(&aside);
+    ok = aside_close(&aside, ok);
     if (samples->count == SAMPLES_MAX)
         run_warn(run, "samples_truncated", "the first %d samples were kept; the histogram has them all", SAMPLES_MAX);
     run->failure.state = ok ? run->failure.state : "samples";
@@ -336,9 +335,19 @@ static void run_places(struct run *run)
                  run->is_server ? "server" : "client", page_bytes);
 }
 
+void run_start(struct run *run)
+{
+    clock_utc(run->started_utc);
+    evidence_before(run->evidence);
+    signals_continued_forget();
+}
+
 void run_finish(struct run *run)
 {
     struct common_metrics *common = run_common_metrics(run);
+    if (signals_continued())
+        run_invalid(run, "the %s stood still during the measurement: its process was stopped and continued (SIGCONT)",
+                    run->is_server ? "server" : "client");
     evidence_after(run->evidence);
     run->evidence_complete = true;
     run_cpu(run);

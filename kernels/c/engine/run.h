@@ -154,6 +154,8 @@ void run_ramp(struct run *run);                                    /* a warning 
 /* A list by interval for the result; of_return: of what the server sends, where both send. */
 void run_column(struct run *run, bool of_return, const char *name, struct text *json);
 bool run_samples_write(struct run *run);
+/* Before the measurement: its time, and the "before" snapshot. */
+void run_start(struct run *run);
 /* After the measurement: the "after" snapshot, then the metrics of this end. */
 void run_finish(struct run *run);
 

@@ -53,7 +53,7 @@ static bool server_arguments(struct server *server, int argc, char **argv, struc
            sessions_address(interface, bind_to, address, failure);
 }
 
-void server_print_ready(const char *named, const struct address *address)
+bool server_print_ready(const char *named, const struct address *address, struct failure *failure)
 {
     struct text line = {0};
     struct utsname system;
@@ -75,9 +75,10 @@ void server_print_ready(const char *named, const struct address *address)
     json_string(&line, system.nodename);
     json_close(&line, '}');
     json_close(&line, '}');
-    puts(text_string(&line));
-    fflush(stdout);
+    text_add(&line, "\n", 1);
+    bool ok = text_write(&line, 0, STDOUT_FILENO) || fail_system(failure, "write of where it listens");
     text_free(&line);
+    return ok;
 }
 
 static void server_reap(struct server *server)
@@ -137,8 +138,7 @@ int server_main(const struct program *program, int argc, char **argv)
               (server.signals = sessions_signals(&failure)) >= 0 &&
               sessions_listen(&server.sessions, &address, &failure);
     if (ok) {
-        server_print_ready(server.sessions.interface, &address);
-        ok = server_loop(&server, &failure);
+        ok = server_print_ready(server.sessions.interface, &address, &failure) && server_loop(&server, &failure);
         server_end_children(&server);
         sessions_end(&server.sessions);
     }

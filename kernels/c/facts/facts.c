@@ -1,9 +1,11 @@
 /* See facts.h. */
 #include "facts/facts.h"
 
+#include "base/aside.h"
 #include "base/fail.h"
 #include "describe/arguments.h"
 #include "describe/kernel.h"
+#include "describe/program.h"
 #include "evidence/sources.h"
 
 #include <ctype.h>
@@ -168,19 +170,15 @@ void facts_collect(const char *root, const char *interface, struct text *json)
 
 void facts_write(const char *folder, const char *node, const char *facts)
 {
-    struct text path = {0}, aside = {0};
+    struct text path = {0};
+    struct aside aside;
     if (!folder || !facts || !json_check(facts) || strchr(node, '/'))
         return;
     text_print(&path, "%s/facts-%s.json", folder, node);
-    text_print(&aside, "%s.part", path.data);
-    FILE *file = fopen(aside.data, "w");
-    bool ok = file && fprintf(file, "%s\n", facts) > 0;
-    if (file && fclose(file))
-        ok = false;
-    if (!ok || rename(aside.data, path.data))
+    aside_open(&aside, path.data);
+    if (!aside_close(&aside, aside.file && fprintf(aside.file, "%s\n", facts) > 0))
         fprintf(stderr, "warning: %s: not written\n", path.data);
     text_free(&path);
-    text_free(&aside);
 }
 
 int facts_main(int argc, char **argv)
@@ -194,7 +192,5 @@ int facts_main(int argc, char **argv)
     }
     struct text json = {0};
     facts_collect(root ? root : "", interface ? interface : "", &json);
-    puts(text_string(&json));
-    text_free(&json);
-    return EXIT_MEASURED;
+    return program_print("facts", &json);
 }

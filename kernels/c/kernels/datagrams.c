@@ -207,10 +207,9 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
                       struct flows *flows, size_t count)
 {
     uint64_t deadline = run_state(run, "open", 10);
-    sockets_files(count);
-    if (!(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
-                         : udp_client_sockets(run, settings, flows, count) &&
-                               udp_join(run, flows, run->control.descriptor, deadline)))
+    if (!sockets_files(run, count) || !(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
+                                                       : udp_client_sockets(run, settings, flows, count) &&
+                                                             udp_join(run, flows, run->control.descriptor, deadline)))
         return false;
     warn_fragments(run, flows->list[0].descriptor, datagram_bytes);
     for (size_t i = 0; i < count; i++)

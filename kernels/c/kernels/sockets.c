@@ -8,8 +8,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+/* Of a process: standard input and output, control channel, listener, companion, capture, and what /proc is read with.
+ */
+enum { OTHER_FILES = 24 };
 
 /* Auto-tuned buffers grow later: what they were at first stands beside what they are at the end. */
 static void buffers_at_connect(struct run *run, int descriptor)
@@ -190,20 +195,27 @@ static bool tcp_meet(struct run *run, const struct socket_settings *settings, in
     return true;
 }
 
-void sockets_files(size_t count)
+bool sockets_files(struct run *run, size_t count)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= 2 * count + 64)
-        return;
-    limit.rlim_cur = limit.rlim_max < 2 * count + 64 ? limit.rlim_max : 2 * count + 64;
+    size_t wanted = 2 * count + 64, least = count + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
+        return true;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
     setrlimit(RLIMIT_NOFILE, &limit);
+    if (count < 2 || limit.rlim_cur >= least)
+        return true;
+    return fail(&run->failure, EXIT_SYSTEM,
+                "flow_count: found %zu: allowed on this %s: %llu (it may open %llu files, `ulimit -n`)", count,
+                run->is_server ? "server" : "client",
+                limit.rlim_cur > OTHER_FILES ? (unsigned long long)limit.rlim_cur - OTHER_FILES : 1ULL,
+                (unsigned long long)limit.rlim_cur);
 }
 
 bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
                       size_t count)
 {
-    sockets_files(count);
-    if (!tcp_meet(run, settings, listener, flows, count))
+    if (!sockets_files(run, count) || !tcp_meet(run, settings, listener, flows, count))
         return false;
     buffers_at_connect(run, flows->list[0].descriptor);
     evidence_socket(run->evidence, flows->list[0].descriptor);

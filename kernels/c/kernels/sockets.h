@@ -13,8 +13,8 @@ bool sockets_timeout(struct run *run, int descriptor, double seconds);
  * the next one begins to search. */
 bool sockets_bind_source(struct run *run, const struct socket_settings *settings, int descriptor, unsigned *next);
 
-/* Many flows are more files than the soft limit lets a process have. */
-void sockets_files(size_t count);
+/* Many flows are more files than the soft limit lets a process have, or more than the hard one. */
+bool sockets_files(struct run *run, size_t count);
 
 /* TCP: listen, then join from both sides; the first bytes are the session's token. */
 bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings, int *listener);

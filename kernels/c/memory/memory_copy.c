@@ -50,7 +50,8 @@ struct rates {
 };
 
 static const struct option_relation relations[] = {
-    {"array_bytes", RELATION_AT_LEAST, .other = "thread_count", .factor = sizeof(double)}};
+    {"array_bytes", RELATION_AT_LEAST, .other = "thread_count", .factor = sizeof(double)},
+    {"buffer_offset_bytes", RELATION_MULTIPLE, .factor = sizeof(double)}};
 
 struct memory_metrics {
     struct common_metrics common;

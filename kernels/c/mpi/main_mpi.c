@@ -145,8 +145,9 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    if (program_information(&program, argc, argv))
-        return EXIT_MEASURED;
+    int code;
+    if (program_begin(&program, argc, argv, &code))
+        return code;
     const struct kernel *kernel = argc > 1 ? program_kernel(&program, argv[1]) : NULL;
     if (kernel)
         return kernel_main(kernel, argc, argv);

@@ -100,10 +100,8 @@ static bool mpi_phase(struct run *run, enum phase phase)
     run->phase = phase;
     run->operation_count = 0;
     run->kernel->begin(run);
-    if (measure) {
-        clock_utc(run->started_utc);
-        evidence_before(run->evidence);
-    }
+    if (measure)
+        run_start(run);
     if (!mpi_run_check(run, MPI_Barrier(mpi_run_communicator(run)), "barrier"))
         return false;
     run_state(run, measure ? "measure" : "warmup", 0);

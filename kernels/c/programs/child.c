@@ -43,7 +43,8 @@ static void child_become(const struct words *words, const char *folder, int out,
     int input = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGPIPE, SIG_DFL); /* we ignore it, and exec() would pass that on */
+    signal(SIGPIPE, SIG_DFL); /* we ignore them, and exec() would pass that on */
+    signal(SIGXFSZ, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setenv("LC_ALL", "C", 1); /* numbers with a point */

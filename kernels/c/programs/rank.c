@@ -144,8 +144,7 @@ static void rank_play(struct rank *rank)
     uint64_t look_ns = clock_now_ns() + clock_ns_from_s(look_every_s);
     foreign_fill(&state->foreign.client, &(struct places){0}, &state->command);
     run->phase = PHASE_MEASURE;
-    clock_utc(run->started_utc);
-    evidence_before(run->evidence);
+    run_start(run);
     getrusage(RUSAGE_SELF, &run->usage_start);
     run->phase_start_ns = run->phase_end_ns = clock_now_ns();
     if (!child_start(&state->child, &state->command, state->foreign.folder, &run->failure))

@@ -1,6 +1,7 @@
 /* See rank_reports.h. */
 #include "programs/rank_reports.h"
 
+#include "base/aside.h"
 #include "base/signals.h"
 #include "engine/report.h"
 
@@ -145,7 +146,8 @@ bool rank_reports_same_host(const struct run *run)
 
 bool rank_report_write(const struct run *run, const char *prefix, int rank, struct failure *failure)
 {
-    struct text message = {0}, path = {0}, aside = {0};
+    struct text message = {0}, path = {0};
+    struct aside aside;
     if (run->evidence_complete)
         report_write(run, &message);
     else
@@ -153,12 +155,8 @@ bool rank_report_write(const struct run *run, const char *prefix, int rank, stru
     if (run->failure.failed)
         message_put(&message, "failed", run->failure.message);
     report_path(&path, prefix, rank, "");
-    report_path(&aside, prefix, rank, ".part");
-    FILE *file = fopen(text_string(&aside), "we");
-    bool ok = file && fwrite(message.data, 1, message.length, file) == message.length;
-    if (file && fclose(file))
-        ok = false;
-    ok = ok && rename(text_string(&aside), text_string(&path)) == 0;
+    aside_open(&aside, text_string(&path));
+    bool ok = aside_close(&aside, aside.file && fwrite(message.data, 1, message.length, aside.file) == message.length);
     if (!ok)
         fail_system(failure, "%s", text_string(&path));
     for (int waited = 0; ok && run->failure.failed && waited < LINGER_MS && !signals_stop(); waited += TURN_MS) {
@@ -169,6 +167,5 @@ bool rank_report_write(const struct run *run, const char *prefix, int rank, stru
     }
     text_free(&message);
     text_free(&path);
-    text_free(&aside);
     return ok;
 }

@@ -66,8 +66,7 @@ static bool conductor_listen(struct conductor *conductor, const struct conductor
         !socket_bind_range(members->listener, true, address, words->range, &conductor->failure))
         return false;
     fcntl(members->listener, F_SETFL, O_NONBLOCK);
-    server_print_ready(words->interface, address);
-    return true;
+    return server_print_ready(words->interface, address, &conductor->failure);
 }
 
 /* One turn of the waiting: what connections say, then new ones. */
