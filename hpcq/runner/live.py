@@ -17,8 +17,8 @@ from hpcq.gate_kinds import End, MeasuredSeries
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from
-from hpcq.run_folder.lines import mapping
-from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
+from hpcq.run_folder.lines import mapping, printed
+from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none, read_regular
 from hpcq.runner.queue.run_state import ClusterState, RunState, summary
 from hpcq.store.load.row_keys import flatten
 
@@ -195,13 +195,21 @@ def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:
     """The result lines of a test that say its values themselves: of a sweep its size; of a foreign program none."""
     beginning = f"t{test.measured_by or test.test_no}-r"
     for path in sorted(path for path in folder.glob(f"{beginning}*.json") if path.stem.removeprefix(beginning).isdecimal()):
-        line = read_json_or_none(path) or {}
+        line = _printed(path)
         sizes = line.get("sizes")
         for one in sizes if isinstance(sizes, list) else [] if test.measured_by else [line]:
             told = mapping(one)
             same_size = mapping(told.get("options")).get("message_bytes") == test.parameters.get("message_bytes")
             if not told.get("outputs") and (sizes is None or same_size):
                 yield told
+
+
+def _printed(path: Path) -> Mapping[str, Any]:
+    """What a kernel printed, among whatever words of its libraries; nothing where it is not whole."""
+    try:
+        return printed(read_regular(path))[0]
+    except (OSError, ValueError):
+        return {}
 
 
 #: The facts of client and server; None for one that left none.

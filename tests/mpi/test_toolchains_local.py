@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_the_check_tries_each_toolchain(desk: LocalDesk) -> None:
     assert "starts 2 programs of one rank each, which know nothing of each other" in found["mixed"]["found"]
     assert "same PMI" in found["mixed"]["advice"]
     assert found["silent"]["found"] == "false: nothing was said"
+
+
+@pytest.mark.promise("`hpcq cluster check` tells of a launcher that puts both ranks on one of two nodes.")
+def test_two_ranks_on_one_node_are_told(desk: LocalDesk) -> None:
+    """As Hydra of Intel MPI does with -f. Here both nodes are this machine, and one is called as it is."""
+    here = socket.gethostname().partition(".")[0]
+    one = TOOLCHAINS[: TOOLCHAINS.index("  mixed:")].replace("local\n", f"local\nnodes: [{here}, other]\n")
+    (desk.folder / "clusters" / "tiny.yaml").write_text(one)
+    [found] = [one for one in desk.json("cluster", "check", "tiny", expect=1) if one["item"] == "toolchain mpich"]
+    told = f"mpirun.mpich -np 2 puts both ranks on {here}, of {' and '.join(sorted([here, 'other']))}"
+    assert (found["ok"], found["found"]) == (False, told)
+    assert "-ppn 1" in found["advice"]
 
 
 @pytest.mark.long

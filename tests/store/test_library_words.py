@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcq.run_folder.lines import Line, Outcome, RawLine, framed, measured_sizes, printed, read_line, skipped_sizes
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner.live import Watch
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -182,3 +184,18 @@ def test_a_result_is_whole_or_refused(words: list[str], data: st.DataObject) -> 
     assert framed(content).results in ([result], [])
     outside = "".join(words).encode() + b"\n" + frame(result) + b"\n" + "".join(words).encode()
     assert framed(outside).results == [result]
+
+
+@pytest.mark.promise("The line that tells of a test as it ends has its value, also where a library said something before it.")
+def test_the_line_of_a_test_that_ended_has_its_value(tmp_path: Path) -> None:
+    built = RunBuilder(tmp_path)
+    built.attempt("j00001")
+    for step in built.steps:
+        path = built.line_path("j00001", 1, *step)
+        path.write_bytes(lines(*INTEL_WORDS) + frame(json.loads(path.read_bytes())) + b"\n" + lines(*UCX_WORDS))
+    built.line_path("j00001", 1, *built.steps[0]).write_bytes(lines(*INTEL_WORDS))  # one without a result
+    watch = Watch(RunFolder(built.path))
+    watch.look()
+    told = list(watch.ended())
+    assert [one.kernel for one in told] == ["tcp_stream", "tcp_pingpong"]
+    assert all(one.value is not None for one in told)

@@ -193,11 +193,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Get_processor_name(node, &length);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("hpcq: rank %d of %d, sum %d\n", rank, size, sum);
+    printf("hpcq: rank %d of %d, sum %d, on %s\n", rank, size, sum, node);
     return MPI_Finalize();
 }
 """
-_RANK_LINE = re.compile(r"hpcq: rank (\d+) of (\d+), sum (\d+)")
+_RANK_LINE = re.compile(r"hpcq: rank (\d+) of (\d+), sum (\d+), on ([^.\s]*)")
 _START_S, _COMPILE_S = 20, 60
 _BUILD_ADVICE = "compiler, modules and environment of the cluster file or of the toolchain must make its wrapper work there"
 
@@ -232,14 +232,18 @@ def _mpi(cluster: Cluster, transport: Transport, scheduler: Scheduler, root: str
     if trial.text is None:
         return [*items, *(CheckedItem(item, False, f"not started: {trial.words}", None) for item in starts)]
     said = {item: text for item, _, text in (part.partition("\n") for part in trial.text.split(f"{_LOOK_MARK.strip()} ")[1:])}
-    return items + [_started(item, said.get(item, ""), chosen[item]) for item in starts]
+    return items + [_started(item, said.get(item, ""), chosen[item], idle[:2]) for item in starts]
 
 
-def _started(item: str, said: str, cluster: Cluster) -> CheckedItem:
-    """Judge what the two ranks of the small program printed."""
-    ranks = [tuple(map(int, found)) for found in _RANK_LINE.findall(said)]
+def _started(item: str, said: str, cluster: Cluster, nodes: Sequence[str]) -> CheckedItem:
+    """Judge what the two ranks of the small program printed. nodes: where they were to be."""
+    found = _RANK_LINE.findall(said)
+    ranks, hosts = [tuple(map(int, one[:3])) for one in found], {host for *_, host in found}
     launch = " ".join(cluster.mpi.launch) if cluster.mpi else ""
     if sorted(ranks) == [(0, 2, 2), (1, 2, 2)]:
+        if len(hosts) == 1 and hosts <= {node.partition(".")[0] for node in nodes}:  # and no name that only MPI knows
+            advice = "an option of the launcher for one rank on each node: -ppn 1, --map-by node, -machinefile {hostfile}"
+            return CheckedItem(item, False, f"{launch} puts both ranks on {hosts.pop()}, of {' and '.join(nodes)}", advice)
         return CheckedItem(item, True, f"two ranks started by {launch} reach each other")
     if len(ranks) > 1 and {size for _, size, _ in ranks} == {1}:
         advice = "launcher and library must speak the same PMI: another one in launch, or the library's own mpirun"
