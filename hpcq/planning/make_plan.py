@@ -28,6 +28,7 @@ from hpcq.definition.model import (
 )
 from hpcq.errors import UserError
 from hpcq.kernels import PER_THING, RANKS_PER_NODE, expected_s
+from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair, by_fabric, lap_length, make_pairs
 from hpcq.planning.plan import Cost, Excluded, Goals, NotPlanned, Plan, choose_candidates, node_sets, nodes_of_pair, only_sets
 from hpcq.scheduler.kinds import mpi_example
@@ -171,7 +172,8 @@ def make_plan(
     """
     refuse_without_mpi(campaign, cluster)
     campaign = with_ranks(campaign, cluster)
-    candidates, excluded = choose_candidates(campaign, cluster, nodes, seed)
+    least_s = campaign.walltime_s or derive_walltime_s(campaign.tests, campaign.repetition_count)
+    candidates, excluded = choose_candidates(campaign, cluster, nodes, seed, least_s)
     names = [one.node for one in candidates]
     groups = _groups(campaign.pairs, names, nodes)
     refuse_without_groups(campaign, cluster, groups)
@@ -219,7 +221,7 @@ def make_plan(
         groups=groups,
         fabrics=fabrics,
         interfaces=differ if not cluster.rails else {},
-        notes=(*_fabric_notes(fabrics, differ), *_rail_notes(cluster)),
+        notes=(*_fabric_notes(fabrics, differ), *_rail_notes(cluster), *_reservation_notes(names, nodes)),
     )
     if allocation is not None:
         plan = allocation(plan)
@@ -249,6 +251,20 @@ def _rail_notes(cluster: Cluster) -> tuple[str, ...]:
     rails = ", ".join(f"{names[one]} ({one})" for one in cluster.rails)
     own = "".join(f"; nodes of {pattern} over {', '.join(several)}" for pattern, several in cluster.rails_at.items())
     return (f"each pair is measured over {rails}{own}, in jobs of their own",) if rails else ()
+
+
+#: A reservation that begins later than this is no news for a plan.
+_BEGINS_WITHIN_S = 86400.0
+
+
+def _reservation_notes(names: Sequence[str], nodes: Sequence[NodeState]) -> list[str]:
+    """Say of candidates until when jobs start there."""
+    found: dict[str, list[str]] = {}
+    for one in nodes:
+        if one.node in names and one.bounded is not None and one.bounded.in_s < _BEGINS_WITHIN_S:
+            found.setdefault(one.bounded.words, []).append(one.node)
+    shown = {words: ", ".join(nodelist.fold(sorted(some, key=natural))) for words, some in found.items()}
+    return [f"{some}: {words}: no job starts there that would end later" for words, some in shown.items()]
 
 
 def _goals(

@@ -44,9 +44,12 @@ class Excluded:
 
 
 def choose_candidates(
-    campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState], seed: int
+    campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState], seed: int, walltime_s: float
 ) -> tuple[list[Candidate], list[Excluded]]:
-    """The nodes to plan on, and every other node with its reason. Raises UserError if fewer than two are left."""
+    """The nodes to plan on, and every other node with its reason. Raises UserError if fewer than two are left.
+
+    walltime_s: of a pair's job. A node that a reservation takes before such a job would end is not planned on.
+    """
     choice = campaign.nodes
     states = {node.node: node for node in nodes}
     include, exclude = set(choice.include), set(choice.exclude)
@@ -57,7 +60,7 @@ def choose_candidates(
         reason = "excluded by the campaign" if name in exclude else None
         if include and name not in include:
             reason = "not included by the campaign"
-        reason = reason or _unfit(state, campaign, cluster)
+        reason = reason or _unfit(state, campaign, cluster) or state.kept_from(walltime_s)
         if reason is None and state.condition not in _AT_WORK:
             usable.append(name)
             continue

@@ -6,6 +6,7 @@ and `reason`, which people read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -26,6 +27,26 @@ class NodeCondition(StrEnum):
     UNKNOWN = "unknown"
 
 
+#: Schedulers count time limits in minutes, and a job starts a moment after it was submitted.
+_MINUTE_S, _STARTS_WITHIN_S = 60, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class FreeUntil:
+    """Until when jobs may have a node. words: what happens then: "reservation m1 begins at 2026-11-28 10:00:00"."""
+
+    words: str
+    in_s: float
+
+    def ends(self, walltime_s: float) -> bool:
+        """Whether that comes before a job with this time limit would have ended, if it were submitted now."""
+        return self.in_s < _MINUTE_S * math.ceil(walltime_s / _MINUTE_S) + _STARTS_WITHIN_S
+
+    def against(self, walltime_s: float) -> str:
+        """Say why such a job does not start."""
+        return f"{self.words}, before a job of {walltime_s:g} s would end"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """One node as the scheduler describes it now. `native_state` holds the scheduler's own words."""
@@ -39,6 +60,8 @@ class NodeState:
     #: Its leaf switch, and the fabric that it is in where a cluster has several, if the scheduler knows them.
     switch: str | None = None
     fabric: str | None = None
+    #: What ends the time that it is free, if the scheduler says so: a reservation.
+    bounded: FreeUntil | None = None
 
     @property
     def free(self) -> bool:
@@ -47,6 +70,11 @@ class NodeState:
         A planned node is free until a larger job begins: the scheduler starts a job there if its time limit ends before.
         """
         return self.condition in {NodeCondition.IDLE, NodeCondition.PLANNED}
+
+    def kept_from(self, walltime_s: float) -> str | None:
+        """Return why a job with this time limit would not start there although no job has the node; None if it would."""
+        bounded = self.bounded if self.free else None
+        return bounded.against(walltime_s) if bounded is not None and bounded.ends(walltime_s) else None
 
 
 class Wait(StrEnum):

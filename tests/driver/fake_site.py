@@ -29,6 +29,7 @@ from hpcq.runner.site.place import ClusterSite
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import (
     Fate,
+    FreeUntil,
     JobKey,
     JobReport,
     JobState,
@@ -82,6 +83,8 @@ class FakeScheduler(Scheduler):
         self.run_s = 60.0
         #: States of nodes that cannot be used, by name.
         self.node_states: dict[str, tuple[NodeCondition, str]] = {}
+        #: What takes nodes from jobs soon, by name.
+        self.bounded: dict[str, FreeUntil] = {}
         self.nodes_known = tuple(nodes)
         self.others: tuple[OtherJob, ...] = ()
         #: How long after a job's end its exit file appears.
@@ -224,7 +227,8 @@ class FakeScheduler(Scheduler):
             condition, word = self.node_states[name]
             return NodeState(name, condition, word)
         busy = any(job.state is JobState.RUNNING and name in job.nodes for job in self.jobs.values())
-        return NodeState(name, NodeCondition.BUSY if busy else NodeCondition.IDLE, "allocated" if busy else "idle")
+        condition, word = (NodeCondition.BUSY, "allocated") if busy else (NodeCondition.IDLE, "idle")
+        return NodeState(name, condition, word, bounded=self.bounded.get(name))
 
     def _own_nodes(self) -> frozenset[str]:
         return frozenset(node for job in self.jobs.values() if job.mine and job.state is JobState.RUNNING for node in job.nodes)

@@ -13,7 +13,7 @@ from hpcq.definition.model import Budget
 from hpcq.errors import HeldError, SchedulerError, TransportError
 from hpcq.runner.cancelling import cancel_run, still_there
 from hpcq.runner.live import status_of
-from hpcq.scheduler.types import JobReport, JobState, NodeCondition, OtherJob, QueueQuery, QueueSnapshot, Submission
+from hpcq.scheduler.types import FreeUntil, JobReport, JobState, NodeCondition, OtherJob, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
@@ -340,3 +340,16 @@ def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: Fak
     monkeypatch.setattr("hpcq.runner.cancelling.still_there", lambda *_: [])
     assert cancel_run(site.run, site.said.append, site.clock) == []
     assert site.said == ["sim: its driver lives and ends the jobs; waits for it for 180 s at most"]
+
+
+@pytest.mark.promise("A wait for a node that a reservation takes soon is told with its name, and ends after max_wait_s.")
+def test_a_node_that_is_reserved_soon_is_waited_for_and_no_longer_than_for_a_busy_one(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, keys="max_wait_s: 300", attempts=1)
+    site.scheduler.bounded = {"n1": FreeUntil("reservation swap begins at 10:10:00", 20.0)}
+    site.drive()
+    assert site.scheduler.submissions
+    assert all("j00001" not in tag for _, tag in site.scheduler.submissions), "no job of n1 and n2 was submitted"
+    waits = [event["reason"] for event in site.events() if event["event"] == "waiting" and event["reason"]]
+    words = "n1 idle: reservation swap begins at 10:10:00, before a job of"
+    assert any(words in one and "until" in one for one in waits), waits
+    assert words in site.reasons()["j00001"]

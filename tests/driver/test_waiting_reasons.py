@@ -10,7 +10,7 @@ from hpcq.definition.model import Budget
 from hpcq.run_folder.journal import Attempt
 from hpcq.runner.queue.yield_policy import YieldPolicy
 from hpcq.scheduler.slurm.reading import read_wait
-from hpcq.scheduler.types import JobReport, JobState, NodeCondition, NodeState, QueueSnapshot, Wait
+from hpcq.scheduler.types import FreeUntil, JobReport, JobState, NodeCondition, NodeState, QueueSnapshot, Wait
 
 pytestmark = pytest.mark.fast
 
@@ -191,6 +191,26 @@ def test_a_node_that_is_seen_to_be_down_is_unavailable_whoever_else_waits_for_it
     policy = YieldPolicy(Budget(), max_wait_s=600)
     policy.to_withdraw([SECOND], QueueSnapshot({"17": queued("17", Wait.NODE, UNAVAILABLE)}), None, 0.0)
     assert policy.wants_nodes([SECOND], 1.0), "so the next poll asks for the nodes"
+
+
+@pytest.mark.promise(
+    "A queued job that would not end before a reservation of its node begins is withdrawn, with both in its words."
+)
+@pytest.mark.parametrize("wait", [Wait.NODE, Wait.ORDINARY], ids=lambda wait: wait.name)
+def test_a_job_before_a_reservation_is_withdrawn_with_its_name(wait: Wait) -> None:
+    """Slurm says "May be reserved for other job", and PBS "Insufficient amount of resource: host"."""
+    bounded = FreeUntil("reservation swap begins at 10:10:00", 540.0)
+    nodes = [NodeState("n2", NodeCondition.IDLE, "idle"), NodeState("n3", NodeCondition.IDLE, "idle", bounded=bounded)]
+    policy = YieldPolicy(Budget(), max_wait_s=600)
+    snapshot = QueueSnapshot({"17": queued("17", wait, "Not Running")}, nodes)
+    long, short = replace(SECOND, walltime_s=600), replace(SECOND, walltime_s=120)
+    assert policy.to_withdraw([long], snapshot, None, 0.0) == []
+    [gone] = policy.to_withdraw([long], snapshot, None, 5.0)
+    words = "n3 is idle: reservation swap begins at 10:10:00, before a job of 600 s would end"
+    assert gone.reason == f"queued with Not Running: {words}"
+    assert (gone.retry_later, gone.final, gone.taken) == (True, False, False)
+    if wait is Wait.ORDINARY:
+        assert [policy.to_withdraw([short], snapshot, None, float(second)) for second in (10, 15, 20)] == [[], [], []]
 
 
 @pytest.mark.promise("A node that the scheduler plans for another job of the run does not count as taken.")

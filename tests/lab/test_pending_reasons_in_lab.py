@@ -106,22 +106,72 @@ def test_planned_nodes_are_used_and_the_larger_job_is_not_delayed(lab: RunningLa
         lab.exec("alpha", "scancel", small, large)
 
 
-@pytest.mark.long
-@pytest.mark.promise("A job that is withdrawn and tried again says why, and how long it goes on, while nothing else runs.")
-def test_a_maintenance_that_begins_before_a_job_would_end(lab: RunningLab, tmp_path: Path) -> None:
-    lab.at_rest("alpha")
+def reserve_soon(lab: RunningLab) -> None:
     words = "reservationname=soon starttime=now+5minutes duration=60 user=root flags=maint nodes=alpha-n01"
     lab.exec("alpha", "scontrol", "create", "reservation", *words.split())
+
+
+@pytest.mark.promise("A node that real Slurm reserves before a job would end is not planned on, and plan says for what.")
+def test_a_maintenance_that_begins_before_a_job_would_end(lab: RunningLab, tmp_path: Path) -> None:
+    lab.at_rest("alpha")
+    reserve_soon(lab)
+    (tmp_path / "short").mkdir()
+    try:
+        long = Driven(tmp_path, lab, "alpha", "pairs: {rounds: 1}\nwalltime_s: 10min", at_rest=False)
+        short = Driven(tmp_path / "short", lab, "alpha", "pairs: {rounds: 1}\nwalltime_s: 1min", at_rest=False)
+        long.finish(long.start(), within_s=120)
+    finally:
+        lab.exec("alpha", "scontrol", "delete", "reservationname=soon")
+    [left_out] = long.plan.excluded
+    words = r"reservation soon begins at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert left_out.node == "alpha-n01"
+    assert re.fullmatch(rf"{words}, before a job of 600 s would end", left_out.reason), left_out
+    assert long.outcomes() == ["completed"]
+    assert short.plan.excluded == ()
+    [note] = [one for one in short.plan.notes if "soon" in one]
+    assert re.fullmatch(rf"alpha-n01: {words}: no job starts there that would end later", note)
+
+
+@pytest.mark.long
+@pytest.mark.promise("A maintenance that is announced after the plan makes its nodes wait, with its name and an end.")
+def test_a_maintenance_that_is_announced_after_the_plan(lab: RunningLab, tmp_path: Path) -> None:
+    lab.at_rest("alpha")
     more = "pairs: {list: [[alpha-n01, alpha-n02]]}\nwalltime_s: 10min"
     driven = Driven(tmp_path, lab, "alpha", more, at_rest=False)
+    reserve_soon(lab)
     driving = driven.start()
     try:
         driven.wait_for(lambda events: any(event["event"] == "waiting" and event["reason"] for event in events))
         [said, *_] = [event["reason"] for event in driven.events() if event["event"] == "waiting" and event["reason"]]
-        assert re.match(r"queued with ReqNodeNotAvail, .*; withdrawn, tries again every 30 s, 10 times at most", said), said
+        words = r"alpha-n01 idle: reservation soon begins at \S+ \S+ UTC, before a job of 600 s would end"
+        assert re.match(rf"no two of the wanted nodes are idle \({words}\); waits since .*, until .* at most", said), said
+        assert driven.outcomes() == []
     finally:
         lab.exec("alpha", "scontrol", "delete", "reservationname=soon")
-    driven.finish(driving, within_s=120)
+    driven.finish(driving, within_s=180)
+    assert driven.outcomes() == ["completed"], driven.said
+
+
+@pytest.mark.long
+@pytest.mark.promise("A job that is withdrawn and tried again says why, and how long it goes on, while nothing else runs.")
+def test_a_maintenance_that_is_announced_while_a_job_waits(lab: RunningLab, tmp_path: Path) -> None:
+    lab.at_rest("alpha")
+    more = "pairs: {list: [[alpha-n01, alpha-n02]]}\nwalltime_s: 10min"
+    driven = Driven(tmp_path, lab, "alpha", more, at_rest=False)
+    lab.exec("alpha", "scontrol", "update", "partitionname=main", "state=down")
+    driving = driven.start()
+    try:
+        driven.wait_for(lambda events: any(event["event"] == "submitted" for event in events))
+        reserve_soon(lab)
+        lab.exec("alpha", "scontrol", "update", "partitionname=main", "state=up")
+        driven.wait_for(lambda events: any(event["event"] == "withdraw" for event in events))
+        [gone, *_] = [event["reason"] for event in driven.events() if event["event"] == "withdraw"]
+        assert re.match(r"queued with ReqNodeNotAvail, .*: alpha-n01 is idle: reservation soon begins at", gone), gone
+        driven.wait_for(lambda events: any(event["event"] == "waiting" and event["reason"] for event in events))
+    finally:
+        lab.exec("alpha", "scontrol", "update", "partitionname=main", "state=up")
+        lab.exec("alpha", "scontrol", "delete", "reservationname=soon")
+    driven.finish(driving, within_s=180)
     assert driven.outcomes()[-1] == "completed", driven.said
 
 

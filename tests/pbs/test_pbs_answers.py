@@ -162,7 +162,10 @@ def test_the_states_of_a_reservation(state: str, substate: str, standing: bool, 
     answer = f"{vnode('n1')}\n{vnode('n2')}\n@reservations {NOW}\n{reservation(state, substate)}"
     outside = nodes_of(answer)
     assert outside["n2"].condition is NodeCondition.IDLE
-    assert outside["n1"].condition is (NodeCondition.RESERVED if standing else NodeCondition.IDLE)
+    assert outside["n1"].condition is (NodeCondition.RESERVED if active else NodeCondition.IDLE)
+    words = "reservation R7 of swap begins at Mon Nov 23 12:05:00 2026, before a job of 300 s would end"
+    assert outside["n1"].kept_from(300) == (words if standing and not active else None)
+    assert outside["n1"].kept_from(180) is None
     inside = nodes_of(answer, reservation="swap")
     assert inside["n1"].condition is (NodeCondition.IDLE if active else NodeCondition.RESERVED)
 

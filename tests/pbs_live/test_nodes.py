@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import signal
 import time
@@ -48,6 +49,27 @@ def test_an_offline_node_is_not_planned_and_its_reason_is_told(live: Live, tmp_p
     assert outcomes(desk) == {"cluster measured": 3}
     excluded = desk.json("status")
     assert "disk | broken" in str(excluded) or "disk | broken" in (desk.run_folder / "beta" / "plan.json").read_text()
+
+
+@pytest.mark.promise("A host that real PBS reserves before a job would end is not planned on, and plan says for what.")
+def test_a_reservation_that_begins_before_a_job_would_end(users: Live, tmp_path: Path) -> None:
+    desk = users.desk(tmp_path)
+    start = users.root("date -d '+4 min' +%Y%m%d%H%M.%S").strip()
+    users.root(f"pbs_rsub -N swap -R {start} -D 00:10:00 -l select=1:host=beta-n04:ncpus=1 -l place=exclhost -I 20")
+    words = r"reservation R\d+ of swap begins at \S.* \d{4}, before a job of 600 s would end"
+    try:
+        desk.campaign(f"clusters: [beta]\npairs: all\nrepetitions: 1\nwalltime_s: 10min\n{ONE_TEST}")
+        desk.hpcq("run", "campaign.yaml", timeout_s=300)
+        assert outcomes(desk) == {"cluster measured": 3}
+        [left_out] = json.loads((desk.run_folder / "beta" / "plan.json").read_text())["excluded"]
+        assert left_out["node"] == "beta-n04"
+        assert re.fullmatch(words, left_out["reason"])
+        named = f"clusters: [beta]\npairs: {{list: [[beta-n04, beta-n03]]}}\nrepetitions: 1\nwalltime_s: 1min\n{ONE_TEST}"
+        desk.campaign(named)
+        desk.hpcq("run", "campaign.yaml", timeout_s=300)
+        assert outcomes(desk) == {"cluster measured": 4}, "a short job still runs there"
+    finally:
+        users.at_rest()
 
 
 def test_pairs_of_a_node_that_goes_offline_are_carried_until_it_is_back(users: Live, tmp_path: Path) -> None:

@@ -37,6 +37,52 @@ def test_nodes_seen_from_inside_a_reservation(flags: str, outside: NodeCondition
     }
 
 
+AHEAD = """n1|idle|main*||none
+n2|planned|main*||none
+n3|idle|main*||none
+n4|allocated|main*||none
+@reservations 2026-11-28T10:00:00
+ReservationName=swap StartTime=2026-11-28T10:10:00 EndTime=2026-11-28T12:10:00 Nodes=n[1-2] NodeCnt=2 Flags=MAINT
+ReservationName=daily StartTime=2026-11-28T10:05:00 EndTime=2026-11-28T10:06:00 Nodes=n2,n4 Flags=DAILY State=INACTIVE
+ReservationName=over StartTime=2026-11-28T09:00:00 EndTime=2026-11-28T09:30:00 Nodes=n3 Flags= Users=root State=INACTIVE
+ReservationName=words StartTime=2026-11-28T10:01:00 EndTime=2026-11-28T11:00:00 Nodes=(null) Licenses=matlab:2 Flags=ANY_NODES
+"""
+
+
+@pytest.mark.promise("A node is not used by a job that would not end before a reservation begins there, planned or idle.")
+def test_a_reservation_bounds_the_time_of_its_nodes() -> None:
+    nodes = {one.node: one for one in Slurm(Here(), SchedulerSettings()).read_nodes(AHEAD)}
+    words = nodes["n1"].kept_from(600)
+    assert words == "reservation swap begins at 2026-11-28 10:10:00 UTC, before a job of 600 s would end"
+    assert nodes["n1"].kept_from(9 * 60 + 1), "Slurm counts in minutes"
+    assert nodes["n1"].kept_from(9 * 60) is None
+    assert "reservation daily begins at 2026-11-28 10:05:00 UTC" in (nodes["n2"].kept_from(300) or "")
+    assert [nodes[name].kept_from(36000) for name in ("n3", "n4")] == [None, None], "over; in use by a job anyway"
+
+
+def test_a_runs_reservation_keeps_none_of_its_nodes_from_it() -> None:
+    inside = "@reservation ReservationName=swap Nodes=n[1-2] Flags=MAINT State=ACTIVE\n"
+    answer = AHEAD.replace("@reservations", f"{inside}@reservations").replace("n1|idle", "n1|maint")
+    nodes = {one.node: one for one in Slurm(Here(), SchedulerSettings(reservation="swap")).read_nodes(answer)}
+    assert (nodes["n1"].condition, nodes["n1"].kept_from(600)) == (NodeCondition.IDLE, None)
+    assert nodes["n2"].kept_from(600), "the other one begins there"
+
+
+def test_reservations_are_asked_for_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("hpcq.scheduler.slurm.scheduler.time.monotonic", lambda: now_s)
+    slurm = Slurm(Here(), SchedulerSettings())
+    assert "show reservation" in slurm.nodes_command()
+    slurm.read_nodes(AHEAD)
+    now_s += 59.0
+    assert "show reservation" not in slurm.nodes_command()
+    [first, *_] = slurm.read_nodes(AHEAD.partition("@")[0])
+    assert first.bounded is not None
+    assert first.bounded.in_s == 541.0
+    now_s += 2.0
+    assert "show reservation" in slurm.nodes_command()
+
+
 @pytest.mark.promise("A node in state `allocated+` counts as busy.")
 @pytest.mark.parametrize(
     ("word", "condition"),

@@ -454,7 +454,7 @@ class Driver:
         """Make the reservation for the next jobs. Returns whether it exists, or the campaign continues without it."""
         pending = next(iter(pairs_by_fabric(self._pending(), self.state.plan)), [])
         wanted = {node for pair in pending for node in pair.nodes}
-        idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
+        idle = set(self._free(states))
         nodes = nodes_within(pending, idle & wanted, set(), self.account.budget.node_limit(len(idle)))
         refusal = self.queue.reserve(nodes)
         if refusal is not None:
@@ -464,7 +464,8 @@ class Driver:
     def _free(self, states: Sequence[NodeState]) -> list[str]:
         """Return the nodes that jobs may ask for now. Where the run reserves nodes, only idle ones: no job is planned there."""
         reserves = self.account.own_reservation is not None and self.account.own_reservation.wanted
-        return [one.node for one in states if one.condition is NodeCondition.IDLE or (one.free and not reserves)]
+        there = [one for one in states if one.condition is NodeCondition.IDLE or (one.free and not reserves)]
+        return [one.node for one in there if one.kept_from(self.state.plan.walltime_s) is None]
 
     def _choose(self, states: Sequence[NodeState], room: int | None, *, alone: bool = False) -> list[list[int]]:
         """Return the pairs of the next jobs. alone: as if no other run of this user took anything."""
@@ -506,10 +507,11 @@ class Driver:
         by_name = {state.node: state for state in states}
         plan, cluster = self.state.plan, self.queue.cluster
         pending = [pair_index_of(pair.job) for pair in self._pending()]
-        lacking = {index: shortage_of(plan.nodes_at(index), by_name, cluster) for index in pending}
+        lacking = {index: shortage_of(plan.nodes_at(index), by_name, cluster, plan.walltime_s) for index in pending}
         full, full_s = self._full(states, room)
         why = full or "no two of the wanted nodes are idle"
         down = sorted({node for one in lacking.values() if one.down for node in one.nodes}, key=natural)
+        down = down or sorted({words for one in lacking.values() for words in one.kept}, key=natural)
         if down and not full:
             why += f" ({', '.join(down[:4])}{', ...' if len(down) > 4 else ''})"
         self._wait.look(lacking.values())

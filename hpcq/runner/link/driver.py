@@ -331,7 +331,8 @@ class LinkSubmitter:
             if (own_reservation := self._sides[name].account.own_reservation) is not None and own_reservation.wanted
         ]
         for name in missing:
-            idle = {state.node for state in states[name] if state.condition is NodeCondition.IDLE}
+            walltime_s = self._state.plan.walltime_s
+            idle = {one.node for one in states[name] if one.condition is NodeCondition.IDLE and not one.kept_from(walltime_s)}
             wanted = idle & {self._state.node(index, name) for index in self._state.pending}
             most = self._sides[name].account.budget.node_limit(len(idle))
             refusal = self._sides[name].reserve(set(sorted(wanted, key=natural)[:most]))
@@ -368,6 +369,8 @@ class LinkSubmitter:
         lacking = {index: self._shortages(index, by_name) for index in self._to_plan()}
         full_s = max(side.cluster.max_wait_s for side in self._sides.values())
         why = "other jobs of this user fill its limit" if full else "no pair has both its nodes idle"
+        kept = sorted({words for both in lacking.values() for one in both for words in one.kept}, key=natural)
+        why += f" ({', '.join(kept[:4])}{', ...' if len(kept) > 4 else ''})" if kept and not full else ""
         self.wait.look([one for both in lacking.values() for one in both])
         left_s = {index: full_s - self.wait.waited_s() if full else self._left_s(both) for index, both in lacking.items()}
         self.wait.say(why, max(left_s.values(), default=0.0))
@@ -387,7 +390,8 @@ class LinkSubmitter:
         """Return what a pair lacks on either side."""
         found = []
         for name, side in self._sides.items():
-            one = shortage_of([self._state.node(index, name)], by_name[name], side.cluster)
+            nodes = [self._state.node(index, name)]
+            one = shortage_of(nodes, by_name[name], side.cluster, self._state.plan.walltime_s)
             found.append(replace(one, nodes=tuple(f"{side.cluster.name}/{node}" for node in one.nodes)))
         return found
 

@@ -281,7 +281,7 @@ class LinkSide(ClusterQueue):
         room: what the site's limits leave.
         """
         jobs, budget = self.account.active_jobs(), self.account.budget_now()
-        idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
+        idle = {one.node for one in states if one.condition is NodeCondition.IDLE and not one.kept_from(walltime_s)}
         asked = {node for job in jobs for node in job.nodes}
         available = idle.union(*(job.nodes for job in jobs if job.running))
         counts = [nodes_left(available, asked, budget)]

@@ -124,6 +124,8 @@ class _Obstacle:
 
     words: str
     whose: _Whose
+    #: A reservation begins there before the job would end.
+    reserved: bool = False
 
 
 def _obstacles(snapshot: QueueSnapshot, held_by_us: Set[str], asked: Mapping[str, int]) -> dict[str, _Obstacle]:
@@ -139,6 +141,13 @@ def _obstacles(snapshot: QueueSnapshot, held_by_us: Set[str], asked: Mapping[str
             whose = _Whose.OURS if state.node in (snapshot.own_nodes or ()) else _Whose.OTHERS
         found[state.node] = _Obstacle(state.native_state, whose)
     return found
+
+
+def _reserved_soon(snapshot: QueueSnapshot, attempt: Attempt) -> dict[str, _Obstacle]:
+    """Return those of a job's nodes that nobody has, and where it does not start: a reservation begins before its end."""
+    states = [one for one in snapshot.nodes or () if one.node in attempt.nodes]
+    found = {one.node: one.kept_from(attempt.walltime_s) for one in states}
+    return {node: _Obstacle(f"idle: {words}", _Whose.NOBODYS, reserved=True) for node, words in found.items() if words}
 
 
 @dataclass(slots=True)
@@ -220,6 +229,7 @@ class YieldPolicy:
             ours = held_by_us | (snapshot.own_nodes or set())
             shared = any(claims[node] > own_count or node in ours for node in attempt.nodes)
             in_the_way = {node: obstacles[node] for node in attempt.nodes if node in obstacles}
+            in_the_way |= _reserved_soon(snapshot, attempt)
             decision = self._decide(attempt, report, in_the_way, now_s, shared=shared)
             if decision is None and paused is not None:
                 decision = Withdrawal(attempt.tag, attempt.scheduler_job_id, paused)
@@ -262,7 +272,8 @@ class YieldPolicy:
         gone = [f"{node} is {one.words}" for node, one in in_the_way.items()]
         in_front = [f"{node} is {one.words}" for node, one in in_the_way.items() if one.whose is _Whose.OTHERS]
         wait = Wait.NODE if report.wait is Wait.NEVER and gone else report.wait
-        if in_front and wait in {Wait.ORDINARY, Wait.UNKNOWN}:
+        kept = [f"{node} is {one.words}" for node, one in in_the_way.items() if one.reserved]
+        if (in_front or kept) and wait in {Wait.ORDINARY, Wait.UNKNOWN}:
             wait = Wait.NODE
         elif wait is Wait.NODE and shared and all(one.whose is _Whose.OURS for one in in_the_way.values()):
             wait = Wait.ORDINARY  # a node that another job of ours has or is about to get is called unavailable too
@@ -272,6 +283,7 @@ class YieldPolicy:
             return Withdrawal(tag, scheduler_job_id, f"{said}: the scheduler would never start it", final=True)
         if wait is Wait.NODE and looks >= _LOOKS:
             words = f"{said}, behind somebody else's job: {', '.join(in_front)}" if in_front else said
+            words += f": {', '.join(kept)}" if kept and not in_front else ""
             return Withdrawal(tag, scheduler_job_id, words, retry_later=True, taken=bool(in_front))
         idle_s = 0.0 if self._nothing_runs_s is None else now_s - self._nothing_runs_s
         if wait in _TOLD and min(word_s, idle_s) >= self.max_wait_s:
@@ -317,28 +329,37 @@ _DOWN = frozenset({NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.POWE
 class Shortage:
     """Why a pair cannot run: its nodes with the scheduler's words, and how long to wait for them.
 
-    down: those of its nodes that are down, as CLUSTER/NODE.
+    down: those of its nodes that are down, as CLUSTER/NODE. kept: why a free one starts no job of its length, with its name.
     """
 
     nodes: tuple[str, ...]
     max_wait_s: float
     down: tuple[str, ...]
+    kept: tuple[str, ...] = ()
 
 
-def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: Cluster) -> Shortage:
+def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: Cluster, walltime_s: float) -> Shortage:
     """Return what a pair waits for. A node that is no longer in the list counts as down."""
     seen = [(node, states.get(node)) for node in nodes]
+    kept = tuple(f"{node} {why}" for node, state in seen if state is not None and (why := _kept(state, walltime_s)))
     down = tuple(f"{cluster.name}/{node}" for node, state in seen if state is None or state.condition in _DOWN)
-    words = tuple(f"{node} {_said(state)}" for node, state in seen)
+    words = tuple(f"{node} {_said(state, walltime_s)}" for node, state in seen)
     least_s = min(_DOWN_FOR_SURE_S, cluster.max_wait_s)
-    return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.max_wait_s, down)
+    return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.max_wait_s, down, kept)
 
 
-def _said(state: NodeState | None) -> str:
+def _kept(state: NodeState, walltime_s: float) -> str:
+    words = state.kept_from(walltime_s)
+    return f"{state.native_state}: {words}" if words else ""
+
+
+def _said(state: NodeState | None, walltime_s: float) -> str:
     """A node's state in the scheduler's words; few people know that `idle~` is switched off."""
     if state is None:
         return "gone"
-    return f"powered down ({state.native_state})" if state.condition is NodeCondition.POWERED_DOWN else state.native_state
+    if state.condition is NodeCondition.POWERED_DOWN:
+        return f"powered down ({state.native_state})"
+    return _kept(state, walltime_s) or state.native_state
 
 
 @dataclass(slots=True)

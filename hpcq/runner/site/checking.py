@@ -221,7 +221,7 @@ def _mpi(cluster: Cluster, transport: Transport, scheduler: Scheduler, root: str
             items.append(CheckedItem(item, False, f"{one.mpi.compiler if one.mpi else ''}: {words}", _BUILD_ADVICE))
         else:
             starts[item] = program
-    idle = sorted((one.node for one in scheduler.nodes() if one.condition is NodeCondition.IDLE), key=natural)
+    idle = sorted((one.node for one in scheduler.nodes() if _may_try(one)), key=natural)
     if not starts or len(idle) < _NODES_AT_LEAST:
         return items + [CheckedItem(item, True, "builds; not started, for want of two idle nodes") for item in starts]
     lines = []
@@ -280,11 +280,15 @@ def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tup
     return [CheckedItem("job", False, found, advice)], trials
 
 
+def _may_try(state: NodeState) -> bool:
+    return state.condition is NodeCondition.IDLE and state.kept_from(_WALLTIME_S) is None
+
+
 def _classes(states: Sequence[NodeState]) -> dict[tuple[str, ...], str]:
     """Return the first idle node of each class: nodes of the same partitions with the same features."""
     found: dict[tuple[str, ...], str] = {}
     for state in sorted(states, key=lambda one: natural(one.node)):
-        if state.condition is NodeCondition.IDLE:
+        if _may_try(state):
             found.setdefault(tuple(sorted(state.features)), state.node)
     return found
 

@@ -44,7 +44,7 @@ from hpcq.scheduler.pbs.nodes import (
     vnodes,
 )
 from hpcq.scheduler.pbs.queues import Queues
-from hpcq.scheduler.types import CheckedItem, NodeCondition, NodeState, SchedulerSettings
+from hpcq.scheduler.types import CheckedItem, FreeUntil, NodeCondition, NodeState, SchedulerSettings
 from hpcq.transport import Transport, quote
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -62,8 +62,6 @@ _ALTERED = "RESV_BEING_ALTERED"  # for a moment after pbs_ralter; the substate t
 _ENDING = {"RESV_BEING_DELETED", "RESV_DELETED", "RESV_FINISHED", "RESV_DELETING_JOBS"}
 #: Degraded: one of its nodes is offline or down, before it began. In conflict: with a maintenance reservation.
 _STANDING = {_RUNNING, _ALTERED, "RESV_CONFIRMED", "RESV_TIME_TO_RUN", "RESV_DEGRADED", "RESV_IN_CONFLICT"}
-#: If a node's reservation begins within this time, hpcq does not use the node: a job there might not end in time.
-_SOON = dt.timedelta(hours=1)
 _CTIME = "%a %b %d %H:%M:%S %Y"
 _ANSWER = re.compile(r"^([RSM]\d+\S*) (CONFIRMED|UNCONFIRMED|DENIED)\b", re.MULTILINE)
 
@@ -155,8 +153,7 @@ def seen_from_inside(
 ) -> list[NodeState]:
     """Return the nodes as a job in a reservation sees them.
 
-    The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach.
-    """
+    The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach."""
     mine = _hosts(vnodes, ours) if ours is not None else set()
     busy = {vnode.host for vnode in vnodes if vnode.jobs}
     found = []
@@ -174,22 +171,24 @@ def seen_from_inside(
 def taken_soon(
     states: Sequence[NodeState], vnodes: Sequence[Vnode], reservations: Sequence[PbsReservation], now: str
 ) -> list[NodeState]:
-    """Return the nodes as a job outside all reservations sees them.
+    """Return the nodes as a job outside all reservations sees them: each until its next reservation begins.
 
-    A free node counts as reserved if its reservation begins soon or at an unknown time.
+    A free node counts as reserved if its reservation runs or begins at an unknown time.
     """
-    found = list(states)
+    found = {state.node: state for state in states}
     for one in reservations:
-        if one.standing and _begins_soon(one, now):
-            hosts = _hosts(vnodes, one)
-            words = f"reservation {one.queue} of {one.name}, from {one.start}"
-            found = [
-                replace(state, condition=NodeCondition.RESERVED, reason=state.reason or words)
-                if state.node in hosts and state.condition is NodeCondition.IDLE
-                else state
-                for state in found
-            ]
-    return found
+        if not one.standing:
+            continue
+        begins_s = None if one.active else _seconds_until(one.start, now)
+        words = f"reservation {one.queue}{f' of {one.name}' if one.name else ''}"
+        for node in _hosts(vnodes, one) & found.keys():
+            state = found[node]
+            if state.condition is NodeCondition.IDLE and begins_s is None:
+                state = replace(state, condition=NodeCondition.RESERVED, reason=state.reason or f"{words}, from {one.start}")
+            elif begins_s is not None and (state.bounded is None or begins_s < state.bounded.in_s):
+                state = replace(state, bounded=FreeUntil(f"{words} begins at {one.start}", begins_s))
+            found[node] = state
+    return list(found.values())
 
 
 def _hosts(listed: Sequence[Vnode], one: PbsReservation) -> set[str]:
@@ -197,13 +196,12 @@ def _hosts(listed: Sequence[Vnode], one: PbsReservation) -> set[str]:
     return {vnode.host for vnode in listed if vnode.name in names or one.scheduler_job_id in vnode.reserved_by}
 
 
-def _begins_soon(one: PbsReservation, now: str) -> bool:
-    if one.active:
-        return True
-    try:  # both are local times of the server's machine
-        return dt.datetime.strptime(one.start, _CTIME) - dt.datetime.strptime(now.strip(), _CTIME) < _SOON
+def _seconds_until(moment: str, now: str) -> float | None:
+    """Both are local times of the server's machine."""
+    try:
+        return (dt.datetime.strptime(moment, _CTIME) - dt.datetime.strptime(now.strip(), _CTIME)).total_seconds()
     except ValueError:
-        return True
+        return None
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcq import nodelist
-from hpcq.scheduler.types import Fate, JobReport, JobState, NodeCondition, NodeState, Submitted, Wait
+from hpcq.scheduler.types import Fate, FreeUntil, JobReport, JobState, NodeCondition, NodeState, Submitted, Wait
 from hpcq.transport import Completed
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -441,6 +442,35 @@ def within_reservation(states: Sequence[NodeState], reservation: str, name: str)
             condition = NodeCondition.IDLE
         found.append(replace(state, condition=condition, reason=reason))
     return found
+
+
+def coming_reservations(listing: str, *, apart_from: str | None) -> dict[str, FreeUntil]:
+    """Return, for each node, the reservation that takes it next. listing: the time in UTC, then `show reservation`."""
+    now, _, lines = listing.partition("\n")
+    found: dict[str, FreeUntil] = {}
+    for line in lines.splitlines():
+        keys = keys_of(line)
+        begins_s, ends_s = (seconds_until(keys.get(key, ""), now) for key in ("StartTime", "EndTime"))
+        if not line.startswith("ReservationName=") or begins_s is None or ends_s is None or ends_s <= 0:
+            continue
+        if keys["ReservationName"] == apart_from:
+            continue
+        bounded = FreeUntil(f"reservation {keys['ReservationName']} begins at {_shown(keys['StartTime'])}", begins_s)
+        for node in expanded(keys.get("Nodes", "")):
+            found[node] = min(found.get(node, bounded), bounded, key=lambda one: one.in_s)
+    return found
+
+
+def _shown(moment: str) -> str:
+    return f"{moment.replace('T', ' ')} UTC"
+
+
+def seconds_until(moment: str, now: str) -> float | None:
+    """Return how long it is until a moment, both as 2026-11-28T10:00:00 in the same zone; None if one is none."""
+    try:
+        return (dt.datetime.fromisoformat(moment.strip()) - dt.datetime.fromisoformat(now.strip())).total_seconds()
+    except (ValueError, TypeError):
+        return None
 
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hpcq import nodelist
@@ -27,6 +29,7 @@ from hpcq.scheduler.slurm.reading import (
     LIMIT_WORDS,
     NO_REASON,
     WAITS_FOR_NODES,
+    coming_reservations,
     expanded,
     job_report,
     keys_of,
@@ -39,6 +42,7 @@ from hpcq.scheduler.slurm.reading import (
 )
 from hpcq.scheduler.types import (
     CheckedItem,
+    FreeUntil,
     JobKey,
     JobReport,
     NodeCondition,
@@ -511,10 +515,17 @@ def _seconds(text: str) -> int | None:
 #: Slurm says these of nodes that no job can have, but also of nodes in use if other nodes are down or reserved.
 _WAITS_FOR_SUCH_NODES = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
 _RESERVATION = "@reservation "
+_RESERVATIONS = "@reservations "
+#: For how long that list holds. A job that a newer reservation keeps from starting is withdrawn by its reason.
+_RESERVATIONS_FOR_S = 60.0
 #: Accounting levels whose users may make reservations, besides root and SlurmUser.
 _MAY_RESERVE = frozenset({"Operator", "Administrator"})
 #: What scontrol says when one of the nodes was taken meanwhile.
 _NODES_TAKEN = ("nodes are busy", "overlaps with another reservation", "node configuration is not available")
+
+
+def _later(bounded: FreeUntil | None, by_s: float) -> FreeUntil | None:
+    return None if bounded is None else replace(bounded, in_s=bounded.in_s - by_s)
 
 
 class Slurm(Scheduler):
@@ -527,23 +538,35 @@ class Slurm(Scheduler):
         super().__init__(transport, settings)
         #: The partitions that share nodes with ours, joined with commas; hpcq asks once.
         self._sharing: str | None = None
+        #: What takes nodes from jobs next, and when hpcq asked for it.
+        self._coming: dict[str, FreeUntil] = {}
+        self._reservations_s = -math.inf
 
     def nodes_command(self) -> str:
         partition = f"--partition={quote(self.settings.partition)}" if self.settings.partition else ""
-        listing = f"sinfo --noheader --Node {partition} --format='%N|%T|%P|%f|%E'"
-        if not self.settings.reservation:
-            return listing
-        shown = f"scontrol --oneliner show reservation {quote(self.settings.reservation)}"
-        if self.settings.own_reservation:
-            shown = f"{{ {shown} 2>/dev/null || true; }}"
-        return f"{listing} && printf '{_RESERVATION}' && {shown}"
+        said = [f"sinfo --noheader --Node {partition} --format='%N|%T|%P|%f|%E'"]
+        in_utc = "TZ=UTC0 SLURM_TIME_FORMAT=standard scontrol --oneliner show reservation"
+        if self.settings.reservation:
+            shown = f"{in_utc} {quote(self.settings.reservation)}"
+            if self.settings.own_reservation:
+                shown = f"{{ {shown} 2>/dev/null || true; }}"
+            said += [f"printf '{_RESERVATION}'", shown]
+        if time.monotonic() - self._reservations_s > _RESERVATIONS_FOR_S:
+            now = "TZ=UTC0 date +%Y-%m-%dT%H:%M:%S"
+            said.append(f"{{ printf '{_RESERVATIONS}'; {now}; {in_utc} 2>/dev/null; true; }}")
+        return " && ".join(said)
 
     def read_nodes(self, answer: str) -> list[NodeState]:
+        answer, asked, coming = answer.partition(_RESERVATIONS)
         answer, _, reservation = answer.partition(_RESERVATION)
-        states = self._read_sinfo(answer)
-        if not self.settings.reservation or (self.settings.own_reservation and "ReservationName=" not in reservation):
+        now_s, name = time.monotonic(), self.settings.reservation
+        if asked:
+            self._reservations_s, self._coming = now_s, coming_reservations(coming, apart_from=name)
+        age_s = now_s - self._reservations_s
+        states = [replace(one, bounded=_later(self._coming.get(one.node), age_s)) for one in self._read_sinfo(answer)]
+        if not name or (self.settings.own_reservation and "ReservationName=" not in reservation):
             return states
-        return within_reservation(states, reservation, self.settings.reservation)
+        return within_reservation(states, reservation, name)
 
     def _read_sinfo(self, answer: str) -> list[NodeState]:
         rows = node_rows(answer)
@@ -599,6 +622,8 @@ class Slurm(Scheduler):
         if done.returncode != 0:
             raise SchedulerError(f"{self.transport.where}: squeue: {done.stderr.strip() or 'failed'}")
         own, rows = own_rows(done.text, 6)
+        if any(reason.startswith("ReqNodeNotAvail") for *_, reason in rows):
+            self._reservations_s = -math.inf  # perhaps for a reservation that is newer than the last list
         return [
             job_report(job, word, nodes, reason, name=name, mine=user.strip() == own)
             for job, word, user, name, nodes, reason in rows
