@@ -221,8 +221,6 @@ WORDS_PATTERN = r"([A-Za-z0-9_.,:=+/@%^~#*-]+( [A-Za-z0-9_.,:=+/@%^~#*-]+)*)?"
 _WORDS_MAX = 400
 CPUS_PATTERN = r"system|\d+(-\d+)?(,\d+(-\d+)?)*"
 _CPUS_MAX = 63
-#: Kernels from description files that this process has read.
-_described: dict[str, Kernel] = {}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -347,27 +345,19 @@ class Kernel:
         return next((metric for metric in self.metrics if metric.name == name), None)
 
 
-def kernels() -> dict[str, Kernel]:
-    """All kernels by name: those of hpcq in the order of the programs' own tables, then the described ones."""
-    return {**own_kernels(), **_described}
+#: Kernels by name. A campaign has those that it may use, a run those of its own copies; none is known to all of hpcq but
+#: its own.
+Kernels = Mapping[str, Kernel]
 
 
-def own_kernels() -> dict[str, Kernel]:
-    """The kernels of hpcq itself."""
+def own_kernels() -> Kernels:
+    """The kernels of hpcq itself, in the order of the programs' own tables. Those described are in definition/find.py."""
     return _read_all(assets.kernel_descriptions())
 
 
-def register(found: Iterable[Kernel]) -> None:
-    """Make described kernels known by name, in this process. Reading a campaign or a run's folder does it.
-
-    The last one of a name counts: a run's own copy, not the file as it is today.
-    """
-    _described.update({one.name: one for one in found})
-
-
-def kernel(name: str) -> Kernel:
-    """The kernel with this name. Raises UserError that names the nearest and all valid names."""
-    known = kernels()
+def own_kernel(name: str) -> Kernel:
+    """The kernel of hpcq with this name. Raises UserError that names the nearest and all valid names."""
+    known = own_kernels()
     if name not in known:
         raise UserError(*unknown_name("kernel", name, known))
     return known[name]
@@ -424,7 +414,7 @@ def related(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> tuple[R
 
 
 def message_bytes(name: str, parameters: Mapping[str, Any]) -> int | None:
-    """The size that these parameters give a test of this kernel; None if the kernel has no size, or is not known."""
+    """The size that these parameters give a test of this kernel; None if the kernel has no size."""
     return size_of(size_option(name), parameters)
 
 
@@ -435,11 +425,9 @@ def size_of(option: str | None, parameters: Mapping[str, Any]) -> int | None:
 
 
 def size_option(name: str) -> str | None:
-    """The option that is the size of this kernel, according to its description."""
-    known = _described.get(name) or own_kernels().get(name)
-    if known is not None:
-        return known.size_option
-    return SIZE_OPTION if name else None  # a described kernel whose file is not here: they call their size so
+    """The option that is the size of this kernel: its description says it of our own, and all described ones call it so."""
+    own = own_kernels().get(name)
+    return own.size_option if own is not None else SIZE_OPTION if name else None
 
 
 def sweep_sizes(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:

@@ -57,17 +57,18 @@ def scripts_of(kind: str, more: str, folder: Path) -> Iterator[Path]:
     """The scripts of one pair, of a tournament and of both sides of a link, for one kind of scheduler."""
     folder.mkdir(parents=True)
     clusters, root = _clusters(kind, folder), "/scratch/a b's/run"
-    plan = _plan(_campaign("pairs", more, folder), clusters[0])
-    write_job(make_job(plan, 0, 1, all_steps(plan)), clusters[0], root, folder / "pair")
+    campaign = _campaign("pairs", more, folder)
+    plan = _plan(campaign, clusters[0])
+    write_job(make_job(plan, 0, 1, all_steps(plan)), campaign.kernels, clusters[0], root, folder / "pair")
     pairs = range(len(plan.pairs))
     shared = make_tournament(plan, pairs, 1, {index: all_steps(plan) for index in pairs})
-    write_tournament(shared, clusters[0], root, folder / "tournament")
+    write_tournament(shared, campaign.kernels, clusters[0], root, folder / "tournament")
     campaign = _campaign("links", more, folder)
     link = plan_link(campaign, campaign.links[0], (_plan(campaign, clusters[0]), _plan(campaign, clusters[1])))
     for side, cluster in zip(SIDES, clusters, strict=True):
         job = make_side(LinkState(link), 0, side, 1)
         roots = (root, f"{root}/links/east+west")
-        write_side(job, campaign.links[0], cluster, roots=roots, folder=folder / side, first="from")
+        write_side(job, campaign.kernels, campaign.links[0], cluster, roots=roots, folder=folder / side, first="from")
     yield from sorted(folder.glob("*/job.sh"))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcq.kernels import kernels
+from hpcq.kernels import own_kernels
 from hpcq.store.blocks import BlockWriter, Content
 from hpcq.store.database import Connection, transaction, writing
 from hpcq.store.load.row_keys import RowKeys
@@ -131,12 +131,12 @@ def _many_pairs(random: np.random.Generator, size: Size) -> list[tuple[int, int]
 
 
 def _heads(database: Connection, size: Size) -> _Keys:
-    rows, keys = RowKeys(database), _Keys()
+    rows, keys = RowKeys(database, own_kernels()), _Keys()
     cluster = rows.row("cluster", name="alpha")
     rows.row("campaign", name="nightly")
     rows.row("campaign", name="survey")
     for kernel, message_bytes in TESTS:
-        described = kernels()[kernel]
+        described = own_kernels()[kernel]
         kernel_id = rows.kernel(kernel, described.program)
         parameters = {one.name: one.default for one in described.options} | {"message_bytes": message_bytes}
         keys.kernels.append(kernel_id)
@@ -276,7 +276,7 @@ def _numbers(
 
 def _evidence(database: Connection, random: np.random.Generator, results: list[tuple[Any, ...]], histograms: bool) -> None:
     """Where each result ran, and its block."""
-    writer = BlockWriter(database, RowKeys(database).evidence_name)
+    writer = BlockWriter(database, RowKeys(database, own_kernels()).evidence_name)
     levels = [random.lognormal(6, 2.5, len(COUNTERS)) for _ in range(2)]
     for row in results[:DRAWN]:
         writer.add(row[0], _content(random, levels, row, histogram=histograms and row[2] in {7, 8}))

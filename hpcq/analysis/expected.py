@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 from hpcq import units
 from hpcq.analysis.gates import References
+from hpcq.definition.find import kernels_of_run
 from hpcq.definition.model import Gate
 from hpcq.errors import HpcqError
 from hpcq.gate_kinds import LINK, ONE_CORE, End, GateAgainst, MeasuredSeries, Reference
-from hpcq.kernels import Better, kernel, size_option
+from hpcq.kernels import Better, size_option
 from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
@@ -186,6 +187,7 @@ class Forecast:
 
     def __init__(self, folder: RunFolder) -> None:
         run = read_json(folder.run_json)
+        self._kernels = kernels_of_run(folder.described)
         self._gates = _gates_of_folder(folder)
         self._database, self._campaign = Path(run["database"]), str(run["campaign"])
         self._ends: tuple[End, End] | None = None
@@ -202,7 +204,7 @@ class Forecast:
             if one.limit and one.against is None:
                 return ShareOfExpected(value / one.limit, "the campaign's bound", bound, disturbed=disturbed)
         if usual := self._usual_of(series):
-            found = kernel(series.kernel).metric(series.metric)
+            found = self._kernels[series.kernel].metric(series.metric)
             better = found is not None and found.better is Better.LOWER
             worse = value > usual / _USUAL_SHARE if better else value < usual * _USUAL_SHARE
             bound = "other pairs and runs differ less" if worse and not series.disturbed else ""

@@ -60,7 +60,7 @@ def judge_selected(connection: Connection, selection: Selection) -> tuple[tuple[
 
 def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
     """The gates of the campaign's file as the run used it."""
-    from hpcq.store.ledger import campaign_text, descriptions
+    from hpcq.store.query import campaign_text, descriptions
 
     text = campaign_text(connection, run)
     if text is None or re.search(r"^[\"']?(gates|expect)[\"']?\s*:", text, re.MULTILINE) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from hpcq.units import count_of, human
 if TYPE_CHECKING:
     from hpcq.analysis.blame_tables import RunTables
     from hpcq.analysis.standing import Standing
+    from hpcq.kernels import Kernels
     from hpcq.localisation import Blame, Culprit
     from hpcq.store.database import Connection
     from hpcq.store.selection import Selection
@@ -318,6 +319,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.analysis.blame_tables import with_enough_jobs, with_newest_run
     from hpcq.cli.csv_input import read_groups, read_pairs
+    from hpcq.definition.find import find_campaign
     from hpcq.localisation import PairTable
     from hpcq.localisation import blame as find_blame
     from hpcq.verdict.words import Tally
@@ -329,9 +331,9 @@ def blame(  # noqa: PLR0917 - Click passes by name
     standing: Standing | None = None
     if pairs_file is not None:
         tables = [("", better == Better.HIGHER, PairTable.from_rows(read_pairs(pairs_file), groups))]
-        place, source = wanted.cluster, None
+        place = wanted.cluster
     else:
-        read, newest, source, standing = _read_runs(database, runs, since, wanted, groups)
+        read, newest, standing = _read_runs(database, runs, since, wanted, groups)
         tables, place = list(read.tables), read.cluster
     found = {
         test: find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
@@ -343,7 +345,10 @@ def blame(  # noqa: PLR0917 - Click passes by name
         for test, higher, table in newest.tables:
             alone = find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
             found[test] = with_newest_run(found[test], with_enough_jobs(alone, standing, newest.pairs[test]))
-    written = _write(campaign, like, source, place, found) if campaign else False
+    written = False
+    if campaign:
+        base = find_campaign(like) if like is not None else None
+        written = _write(campaign, base, lambda: _stored(database, runs, since), place, found)
     if as_json:
         print_json(blame_json(found, read, standing))
     else:
@@ -377,15 +382,14 @@ def _check_words(
 
 def _read_runs(
     database: Path, runs: Sequence[str], since: str | None, wanted: Selection, groups: dict[str, str] | None
-) -> tuple[RunTables, RunTables | None, str, Standing | None]:
-    """The tables of these runs, of several also the newest alone; its campaign's text, and where the cluster stood after it."""
+) -> tuple[RunTables, RunTables | None, Standing | None]:
+    """The tables of these runs, of several also the newest alone; and where the cluster stood after it."""
     from dataclasses import replace
 
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.analysis.gates import failed_by
     from hpcq.analysis.standing import standings, told_before, touching, unfit_of
     from hpcq.store.database import reading
-    from hpcq.store.ledger import campaign_text
     from hpcq.store.selection import Selection, Window, run_id_of
 
     with reading(database) as connection:
@@ -401,7 +405,7 @@ def _read_runs(
             before = () if selects else told_before(connection, [standing], ends, of_runs.run_ids or ())
             standing = replace(standing, causes=(*touching([standing], ends), *before), unfit=tuple(unfit_of([standing], ends)))
         failed = [one for one in failed_by(connection, names, wanted) if one.verdict.series.cluster == read.cluster]
-        return replace(read, failed_gates=tuple(failed)), newest, campaign_text(connection, names[-1]) or "", standing
+        return replace(read, failed_gates=tuple(failed)), newest, standing
 
 
 def _names(connection: Connection, runs: Sequence[str], since: str | None) -> list[str]:
@@ -418,24 +422,36 @@ def _names(connection: Connection, runs: Sequence[str], since: str | None) -> li
     return names[::-1]
 
 
-def _write(campaign: str, like: str | None, source: str | None, cluster: str | None, found: dict[str, Blame]) -> bool:
-    """Write the campaign of the requested pairs, each once. Returns whether there were any."""
+def _write(
+    campaign: str, base: Path | None, stored: Callable[[], tuple[str, Kernels]], cluster: str | None, found: dict[str, Blame]
+) -> bool:
+    """Write the campaign of the requested pairs, each once: like `base`, else like the newest run's own.
+
+    Returns whether there were any.
+    """
     from hpcq.definition.derive import with_pairs
     from hpcq.definition.files.campaign import read_campaign
-    from hpcq.definition.find import find_campaign
 
     pairs = list(dict.fromkeys(pair for one in found.values() for pair in one.next_pairs))
     if not pairs:
         return False
-    target = Path(campaign)
-    base = find_campaign(like) if like is not None else None
     if base is not None:
-        text = base.read_text(encoding="utf-8")
-        clusters = read_campaign(base).clusters
-        if cluster is None and len(clusters) > 1:
-            raise UserError(f"{base}: clusters: {', '.join(clusters)}: choose one with --cluster")
-        cluster = cluster or clusters[0]
+        like = read_campaign(base)
+        if cluster is None and len(like.clusters) > 1:
+            raise UserError(f"{base}: clusters: {', '.join(like.clusters)}: choose one with --cluster")
+        text, kernels, cluster = base.read_text(encoding="utf-8"), like.kernels, cluster or like.clusters[0]
     else:
-        text = source or ""
-    with_pairs(text, target, str(cluster), pairs, 1)
+        text, kernels = stored()
+    with_pairs(text, kernels, Path(campaign), str(cluster), pairs, 1)
     return True
+
+
+def _stored(database: Path, runs: Sequence[str], since: str | None) -> tuple[str, Kernels]:
+    """The campaign of the newest of these runs as the database keeps it, and its kernels."""
+    from hpcq.definition.find import kernels_of_texts
+    from hpcq.store.database import reading
+    from hpcq.store.query import campaign_text, descriptions
+
+    with reading(database) as connection:
+        text = campaign_text(connection, _names(connection, runs, since)[-1])
+        return text or "", kernels_of_texts(descriptions(connection))

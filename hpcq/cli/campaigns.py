@@ -26,7 +26,7 @@ from hpcq.cli.output import Column, print_json, print_rows, print_words
 from hpcq.definition.model import places_of, running
 from hpcq.described import commands
 from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
-from hpcq.kernels import Shape, kernel
+from hpcq.kernels import Kernels, Shape
 from hpcq.planning.pairs import lap_length
 from hpcq.planning.plan import Coverage, Plan, coverage_of, nodes_of_pair
 from hpcq.run_folder.paths import RunFolder, read_json
@@ -42,7 +42,7 @@ from hpcq.visible import visible
 _SHOWN = 12
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan, kernels: Kernels) -> None:
     """Print coverage first, then nodes, tests, pairs and cost of one cluster."""
     goals, cost = plan.goals, plan.cost
     covered, *short = coverage_of(plan).lines()
@@ -63,7 +63,7 @@ def print_plan(plan: Plan) -> None:
         lines.append(
             f"  tests    {name}: {count_of(count, 'parameter set')}, {count_of(plan.repetition_count, 'time')} each, on {where}"
         )
-    lines += _commands(plan)
+    lines += _commands(plan, kernels)
     pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
     if pairs or not sets:
         lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in pairs])}")
@@ -85,11 +85,11 @@ def _repeated(plan: Plan, pairs: Sequence[tuple[str, str]]) -> list[str]:
     return [f"  again    {words} has each in one"]
 
 
-def started(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+def started(plan: Plan, kernels: Kernels) -> list[tuple[str, tuple[str, ...]]]:
     """All that foreign programs would start or load, each once: who runs a campaign of somebody else sees it before."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for test in running(plan.tests):
-        described = kernel(test.kernel).described
+        described = kernels[test.kernel].described
         if described is None:
             continue
         role = {Shape.CLIENT_SERVER: "client", Shape.ONE_NODE: "node"}.get(described.shape, "rank")
@@ -99,8 +99,8 @@ def started(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
     return list(dict.fromkeys(found))
 
 
-def _commands(plan: Plan) -> list[str]:
-    lines = [f"  starts   {name}: {' '.join(map(_word, words))}" for name, words in started(plan)]
+def _commands(plan: Plan, kernels: Kernels) -> list[str]:
+    lines = [f"  starts   {name}: {' '.join(map(_word, words))}" for name, words in started(plan, kernels)]
     more = [f"  starts   and {len(lines) - _SHOWN} more commands: hpcq plan --json has all"] if len(lines) > _SHOWN else []
     return lines[:_SHOWN] + more
 
@@ -479,11 +479,11 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     found = preview(find_campaign(campaign), cluster_folders)
 
     if as_json and found.plans:
-        said = [[{"what": what, "command": words} for what, words in started(made)] for made in found.plans]
+        said = [[{"what": what, "command": words} for what, words in started(made, found.kernels)] for made in found.plans]
         print_json([{**json.loads(made.to_json()), "starts": starts} for made, starts in zip(found.plans, said, strict=True)])
     elif found.plans:
         for made in found.plans:
-            print_plan(made)
+            print_plan(made, found.kernels)
     if found.failures:
         from hpcq.cli.main import complain
 

@@ -89,9 +89,9 @@ def _directions(table: SeriesTable, better: str | None) -> list[Better]:
     if better is not None:
         return [Better(better)] * len(table.series)
     from hpcq.judge.directions import direction_of
-    from hpcq.kernels import kernels
+    from hpcq.kernels import own_kernels
 
-    metrics = {metric.name: metric.better for kernel in kernels().values() for metric in kernel.metrics}
+    metrics = {metric.name: metric.better for kernel in own_kernels().values() for metric in kernel.metrics}
     found: list[Better] = []
     for one in table.series:
         direction = direction_of(one.column, metrics) or direction_of(one.name, metrics)

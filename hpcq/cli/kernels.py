@@ -45,10 +45,10 @@ def kernels(context: click.Context, as_json: bool) -> int:
     """
     if context.invoked_subcommand is not None:
         return Exit.OK
-    from hpcq.kernels import kernels as all_kernels
+    from hpcq.definition.find import all_kernels
 
-    unread = _know_all()
-    found = list(all_kernels().values())
+    known, unread = all_kernels()
+    found = list(known.values())
     if as_json:
         print_json([asdict(one) for one in found])
     else:
@@ -63,14 +63,13 @@ def kernels(context: click.Context, as_json: bool) -> int:
 @json_option
 def show(name: str, as_json: bool) -> int:
     """Show one kernel."""
-    from hpcq.definition.find import know_described
-    from hpcq.kernels import kernels as all_kernels
+    from hpcq.definition.find import kernel_names, kernels_named
     from hpcq.kernels import unknown_name
 
-    valid = know_described({name})
-    if name not in valid:
-        raise UserError(*unknown_name("kernel", name, valid))
-    one = all_kernels()[name]
+    known = kernels_named({name})
+    if name not in known:
+        raise UserError(*unknown_name("kernel", name, kernel_names()))
+    one = known[name]
     if as_json:
         print_json([asdict(one)])
     else:
@@ -117,19 +116,6 @@ def new(name: str, mpi: bool) -> int:
     print_words(f"wrote {path}: fill it in, save an output of the program, then")
     print_words(f"  hpcq kernels check {path} --sample FILE")
     return Exit.OK
-
-
-def _know_all() -> list[str]:
-    """Register every description that can be read; returns what is wrong with the others."""
-    from hpcq.definition.find import know_described, list_described
-
-    unread = []
-    for name in list_described():
-        try:
-            know_described({name})
-        except UserError as error:
-            unread.append(error.message)
-    return unread
 
 
 def _read_sample(path: Path) -> str:

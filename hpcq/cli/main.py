@@ -101,9 +101,9 @@ def _known(what: str) -> Callable[[Path], list[str]]:
 
 
 def _kernels(database: Path) -> list[str]:  # noqa: ARG001 - the same for every database
-    from hpcq.kernels import kernels
+    from hpcq.definition.find import kernel_names
 
-    return list(kernels())
+    return kernel_names()
 
 
 _SOURCES: dict[str, Callable[[Path], list[str]]] = {

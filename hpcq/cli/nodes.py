@@ -167,7 +167,7 @@ def _one_node(database: Path, name: str, since: str, wanted: Selection, *, every
     from hpcq.store.selection import check_selection
 
     with reading(database) as connection:
-        check_metric(wanted.metric, wanted.kernel)
+        check_metric(connection, wanted.metric, wanted.kernel)
         check_selection(connection, wanted)
         selection = replace(wanted, window=stretch(connection, since))
         story = node_story(connection, name if wanted.cluster is None or "/" in name else f"{wanted.cluster}/{name}", selection)
@@ -191,7 +191,7 @@ def _list_nodes(  # noqa: PLR0917 - the options of the list
 
     with reading(database) as connection:
         check_known(connection, cluster=wanted.cluster)
-        check_metric(wanted.metric, wanted.kernel)
+        check_metric(connection, wanted.metric, wanted.kernel)
         check_selection(connection, replace(wanted, cluster=None))
         before = None if age is None else _moment_before(connection, age)
         rows = [asdict(one) for one in node_rows(connection, replace(wanted, window=stretch(connection, since)))]

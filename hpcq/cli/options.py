@@ -230,7 +230,7 @@ def chosen_results(connection: Connection, wanted: Selection, whole: Selection) 
     from hpcq.store.query import places
     from hpcq.store.selection import Selection, check_selection
 
-    check_metric(wanted.metric, wanted.kernel)
+    check_metric(connection, wanted.metric, wanted.kernel)
     selection = replace(wanted, run=whole.run, window=whole.window)
     if wanted == Selection(metric=wanted.metric):
         return selection
@@ -263,14 +263,21 @@ def _assignments(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], 
 # The metric that a person names with --metric: is it one, which results have it, and what is said where none has.
 
 
-def check_metric(metric: str | None, kernel: str | None) -> None:
-    """Raise UserError for a name that no metric of these kernels has; it lists the valid names."""
-    from hpcq.kernels import kernels, unknown_name
+#: More names than this are no help.
+_SHOWN = 60
 
-    known = {one.name for name, found in kernels().items() if kernel in {None, name} for one in found.metrics}
+
+def check_metric(connection: Connection, metric: str | None, kernel: str | None) -> None:
+    """Raise UserError for a name that no metric of these kernels has, here or in hpcq; it lists the valid names."""
+    from hpcq.kernels import own_kernels, unknown_name
+    from hpcq.store.query import metrics_by_kernel
+
+    here = metrics_by_kernel(connection)
+    own = {name: [one.name for one in found.metrics] for name, found in own_kernels().items()}
+    known = {one for metrics in (here, own) for name in metrics if kernel in {None, name} for one in metrics[name]}
     if metric is not None and metric not in known:
         message, hint = unknown_name(f"metric of {kernel or 'any kernel'}", metric, sorted(known))
-        raise UserError(f"--metric: {message}", hint)
+        raise UserError(f"--metric: {message}", hint if len(known) <= _SHOWN else "hpcq kernels NAME lists those of a kernel")
 
 
 def in_metric_of(connection: Connection, rows: list[ResultRow], metric: str | None) -> list[ResultRow]:
@@ -282,13 +289,12 @@ def in_metric_of(connection: Connection, rows: list[ResultRow], metric: str | No
 
 def lacks_metric(connection: Connection, selection: Selection, metric: str) -> bool:
     """Whether no selected result has this metric; says so, and which metrics their kernels have."""
-    from hpcq.kernels import kernels
     from hpcq.store import query
 
     rows = query.results(connection, selection)
     if any(row.value is not None for row in query.in_metric(connection, rows, metric)):
         return False
-    known = kernels()
-    names = sorted({one.name for kernel in {row.kernel for row in rows} & known.keys() for one in known[kernel].metrics})
+    known = query.metrics_by_kernel(connection)
+    names = sorted({name for kernel in {row.kernel for row in rows} & known.keys() for name in known[kernel]})
     print_words(f"no result here has {metric}: the metrics of the kernels measured here are {', '.join(names)}", err=True)
     return True

@@ -13,18 +13,25 @@ from ruamel.yaml import YAML
 
 from hpcq.definition.model import LINKS, NODE_COUNT, NODES, PAIRS
 from hpcq.errors import UserError
-from hpcq.kernels import kernels
+from hpcq.kernels import Kernels
 
 #: A node that failed with so many partners that are fine with others has failed: the rest of its pairs tells nothing new.
 DECIDED_AFTER = 3
 
 
-def with_pairs(
-    source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int, *, alone: bool = False
+def with_pairs(  # noqa: PLR0917 - what of a campaign changes
+    source: str,
+    kernels: Kernels,
+    target: Path,
+    cluster: str,
+    pairs: Sequence[tuple[str, str]],
+    repetitions_min: int,
+    *,
+    alone: bool = False,
 ) -> tuple[str, ...]:
     """Write the campaign of this text to `target` with exactly these pairs (client, server) on this cluster.
 
-    alone: one pair at a time, so that none shares an uplink with another.
+    kernels: those of its tests. alone: one pair at a time, so that none shares an uplink with another.
 
     Returns the kernels whose tests it leaves out, because they run over links, or on several nodes together: those name
     no node, and would take nodes that nobody asked about. Raises UserError where no other test is left.
@@ -44,12 +51,14 @@ def with_pairs(
         if not nodes:
             del data["nodes"]
     data.pop("links", None)
-    left_out = _keep_tests_of_pairs(data, target.name)
+    left_out = _keep_tests_of_pairs(data, target.name, kernels)
     _write(yaml, data, target)
     return left_out
 
 
-def with_set(source: str, target: Path, cluster: str, nodes: Sequence[str], repetitions_min: int) -> None:
+def with_set(  # noqa: PLR0917 - what of a campaign changes
+    source: str, kernels: Kernels, target: Path, cluster: str, nodes: Sequence[str], repetitions_min: int
+) -> None:
     """Write the campaign of this text to `target` with its tests of several nodes together alone, and these nodes alone."""
     yaml = _yaml()
     data: dict[str, Any] = yaml.load(source)
@@ -60,35 +69,37 @@ def with_set(source: str, target: Path, cluster: str, nodes: Sequence[str], repe
     data["nodes"] = {**kept, "include": list(nodes)}
     data.pop("links", None)
     data["pairs"] = "all"
-    data["tests"] = [one for one in data["tests"] if is_collective(one)]
-    data["gates"] = [one for one in data.get("gates") or [] if _judges(one, {test["kernel"] for test in data["tests"]})]
+    data["tests"] = [one for one in data["tests"] if is_collective(one, kernels)]
+    data["gates"] = [
+        one for one in data.get("gates") or [] if _judges(one, {test["kernel"] for test in data["tests"]}, kernels)
+    ]
     _write(yaml, data, target)
 
 
-def _keep_tests_of_pairs(data: dict[str, Any], name: str) -> tuple[str, ...]:
+def _keep_tests_of_pairs(data: dict[str, Any], name: str, kernels: Kernels) -> tuple[str, ...]:
     """Leave out the other tests, keys that hold for none of the rest, and the word `links`."""
-    tests = [one for one in data["tests"] if _stays(one)]
+    tests = [one for one in data["tests"] if _stays(one, kernels)]
     if not tests:
         raise UserError(f"{name}: tests: none of them runs on pairs: at least one must")
     kept = {one["kernel"] for one in tests}
     left_out = tuple(dict.fromkeys(str(one["kernel"]) for one in data["tests"] if one not in tests))
     if left_out:
         data["tests"] = tests
-        data["gates"] = [one for one in data.get("gates") or [] if _judges(one, kept)]
+        data["gates"] = [one for one in data.get("gates") or [] if _judges(one, kept, kernels)]
     for one in tests:
         if "on" in one:
             one["on"] = [place for place in _places(one) if place != LINKS]
-    if not any(kernel.program == "hpcq-mpi" for kernel in map(kernels().get, kept) if kernel is not None):
+    if not any(kernel.program == "hpcq-mpi" for kernel in map(kernels.get, kept) if kernel is not None):
         for key in ("toolchains", "transport"):
             data.pop(key, None)
     return left_out
 
 
-def _judges(gate: Any, kept: set[Any]) -> bool:
+def _judges(gate: Any, kept: set[Any], kernels: Kernels) -> bool:
     """Whether a gate judges one of these kernels."""
     if gate.get("kernel") is not None:
         return gate["kernel"] in kept
-    known = [kernels().get(name) for name in kept]
+    known = [kernels.get(name) for name in kept]
     return any(kernel is None or kernel.metric(gate["metric"]) is not None for kernel in known)
 
 
@@ -97,9 +108,9 @@ def _places(test: Any) -> list[str]:
     return [on] if isinstance(on, str) else list(on)
 
 
-def _stays(test: Any) -> bool:
+def _stays(test: Any, kernels: Kernels) -> bool:
     """Whether a test runs within the clusters, on a pair or on one node alone."""
-    return not is_collective(test) and _places(test) != [LINKS]
+    return not is_collective(test, kernels) and _places(test) != [LINKS]
 
 
 def plays_tournaments(source: str) -> bool:
@@ -107,14 +118,14 @@ def plays_tournaments(source: str) -> bool:
     return (_yaml().load(source).get("allocation") or "pair") != "pair"
 
 
-def collectives_of(source: str) -> list[str]:
+def collectives_of(source: str, kernels: Kernels) -> list[str]:
     """The kernels of the tests of several nodes together in the campaign of this text, each once."""
-    return list(dict.fromkeys(str(one["kernel"]) for one in _yaml().load(source)["tests"] if is_collective(one)))
+    return list(dict.fromkeys(str(one["kernel"]) for one in _yaml().load(source)["tests"] if is_collective(one, kernels)))
 
 
-def is_collective(test: Any) -> bool:
+def is_collective(test: Any, kernels: Kernels) -> bool:
     """Whether several nodes run the test together."""
-    kernel = kernels().get(test["kernel"])
+    kernel = kernels.get(test["kernel"])
     return kernel is not None and kernel.needs_mpi and kernel.option(NODE_COUNT) is not None
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hpcq import assets
 from hpcq.errors import UserError
-from hpcq.kernels import Kernel, kernels, own_kernels, register
+from hpcq.kernels import Kernel, Kernels, own_kernels
 
 #: Running labs write the files of their clusters here.
 LAB_FOLDER = Path("/run/hpcq-lab")
@@ -140,7 +140,7 @@ def _not_found(what: str, name: str, known: Sequence[str], folders: Sequence[str
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Find descriptions of foreign programs, and make them known as kernels.
+# Find descriptions of foreign programs: the kernels that a campaign, a run or a database may use.
 #
 # hpcq searches these folders; the first that has NAME.yaml wins:
 #
@@ -162,45 +162,54 @@ def list_described(campaign_path: Path | None = None) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def know_described(names: set[str], campaign_path: Path | None = None) -> list[str]:
-    """Register those of `names` that are described; returns all names that a campaign may use.
+def kernel_names(campaign_path: Path | None = None) -> list[str]:
+    """All names that a campaign may use: hpcq's own kernels, then those described."""
+    return list(dict.fromkeys([*own_kernels(), *list_described(campaign_path)]))
+
+
+def kernels_named(names: Iterable[str], campaign_path: Path | None = None) -> Kernels:
+    """Hpcq's own kernels, and those of `names` that are described.
 
     Reads only the files that are asked for: a broken description of a kernel that nobody uses stops nobody.
     """
-    found = list_described(campaign_path)
     own = own_kernels()
+    asked = sorted(set(names) - own.keys())
+    found = list_described(campaign_path) if asked else {}
     of_run = campaign_path is not None and (campaign_path.parent / "run.json").is_file()
     stored = described_folders(campaign_path)[0] if of_run else None
-    register(_read(found[name], own, stored=found[name].parent == stored) for name in sorted(names) if name in found)
-    return [*own, *(name for name in found if name not in own)]
+    return {**own, **{name: _read(found[name], own, stored=found[name].parent == stored) for name in asked if name in found}}
 
 
-def know_texts(texts: Mapping[str, str]) -> None:
-    """Register descriptions from their texts, by name, as a database stores them."""
+def all_kernels() -> tuple[Kernels, list[str]]:
+    """Every kernel whose description can be read, and what is wrong with the others."""
+    found, unread = dict(own_kernels()), []
+    for name in list_described():
+        try:
+            found |= kernels_named({name})
+        except UserError as error:
+            unread.append(error.message)
+    return found, unread
+
+
+def kernels_of_texts(texts: Mapping[str, str]) -> Kernels:
+    """Hpcq's own kernels, and those of these descriptions: their texts by name, as a database stores them."""
+    own = own_kernels()
     if not texts:
-        return
+        return own
     from hpcq.definition.kernel_file import kernel_of
 
-    own = own_kernels()
-    register(kernel_of(text, f"{name}.yaml", own, stored=True) for name, text in texts.items())
+    return {**own, **{name: kernel_of(text, f"{name}.yaml", own, stored=True) for name, text in texts.items()}}
 
 
-def described_paths(names: set[str]) -> dict[str, Path]:
-    """The files of those of `names` that are described, as they were registered."""
-    known = kernels()
-    described = {name: known[name].described for name in names if name in known}
-    return {name: Path(one.path) for name, one in sorted(described.items()) if one is not None}
-
-
-def know_folder(folder: Path) -> None:
-    """Register all descriptions of a folder: the copies of a run. Does nothing when there are none."""
-    paths = _descriptions_in(folder)
+def kernels_of_run(described: Path) -> Kernels:
+    """Hpcq's own kernels, and those that a run's folder has copies of, in its folder `described`."""
+    own, paths = own_kernels(), _descriptions_in(described)
     if not paths:
-        return
+        return own
     from hpcq.definition.kernel_file import read_kernel
 
-    own = own_kernels()
-    register(read_kernel(path, own, stored=True) for path in paths)
+    read = (read_kernel(path, own, stored=True) for path in paths)
+    return {**own, **{one.name: one for one in read}}
 
 
 def described_kernel(name: str) -> Kernel:
@@ -210,13 +219,10 @@ def described_kernel(name: str) -> Kernel:
     if name.endswith(".yaml"):
         if not Path(name).is_file():
             raise UserError(f"{name}: no such description of a kernel", "`hpcq kernels` lists what is known by name")
-        kernel = read_kernel(Path(name), own_kernels())
-        register([kernel])
-        return kernel
+        return read_kernel(Path(name), own_kernels())
     known = list_described()
     if name in known:
-        know_described({name})
-        return kernels()[name]
+        return kernels_named({name})[name]
     raise UserError(
         f"{name!r}: no such description of a kernel",
         f"described are {', '.join(known) or 'none'}; a path that ends in .yaml is read as it is",
@@ -242,7 +248,7 @@ def write_skeleton(name: str, *, mpi: bool) -> Path:
     return path
 
 
-def _read(path: Path, own: dict[str, Kernel], *, stored: bool) -> Kernel:
+def _read(path: Path, own: Kernels, *, stored: bool) -> Kernel:
     """The kernel of a file: by the index of those that come with hpcq, else read and checked."""
     from hpcq.described import indexed
 

@@ -58,6 +58,7 @@ from hpcq.kernels import (
     Better,
     Described,
     Kernel,
+    Kernels,
     Metric,
     Option,
     OptionSaid,
@@ -430,7 +431,7 @@ COMMON_METRICS = (
 )
 
 
-def read_kernel(path: Path, own: dict[str, Kernel], *, stored: bool = False) -> Kernel:
+def read_kernel(path: Path, own: Kernels, *, stored: bool = False) -> Kernel:
     """Read and check a description. own: the kernels of hpcq, whose names are taken.
 
     stored: it was stored with a run; what hpcq once accepted and now refuses must not make its results unreadable.
@@ -440,12 +441,12 @@ def read_kernel(path: Path, own: dict[str, Kernel], *, stored: bool = False) -> 
     return _read(read_document(path), str(path), own, stored=stored)
 
 
-def kernel_of(text: str, path: str, own: dict[str, Kernel], *, stored: bool = False) -> Kernel:
+def kernel_of(text: str, path: str, own: Kernels, *, stored: bool = False) -> Kernel:
     """The same from a text; `path` is what messages call it."""
     return _read(parse_document(text, path), path, own, stored=stored)
 
 
-def _read(document: Document, path: str, own: dict[str, Kernel], *, stored: bool) -> Kernel:
+def _read(document: Document, path: str, own: Kernels, *, stored: bool) -> Kernel:
     file = check(KernelFile, document.data, document, stored=stored)
     if file is None:
         document.raise_complaints()
@@ -465,7 +466,7 @@ def _read(document: Document, path: str, own: dict[str, Kernel], *, stored: bool
     return kernel
 
 
-def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None:
+def _check(file: KernelFile, document: Document, own: Kernels) -> None:
     if (file.server is None) == (file.shape == Shape.CLIENT_SERVER.value):
         allowed = "required with" if file.server is None else "not allowed with"
         document.complain(("shape",), f"{shown(file.shape)}: the key server is {allowed} it")
@@ -559,7 +560,7 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
         document.complain((*place, "comma_separates"), "without regex: allowed with it only")
 
 
-def _check_peer(file: KernelFile, name: str, document: Document, own: dict[str, Kernel]) -> None:
+def _check_peer(file: KernelFile, name: str, document: Document, own: Kernels) -> None:
     peer, place = file.metrics[name].same_as, ("metrics", name, "same_as")
     if peer is None:
         return

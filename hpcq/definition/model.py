@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from hpcq.errors import UserError
 from hpcq.gate_kinds import GateAgainst
+from hpcq.kernels import Better, Kernels
 
 # ----------------------------------------------------------------------------------------------------------------------
 # What a campaign may use of a cluster: jobs, nodes, node-seconds, hours of the day.
@@ -339,6 +340,8 @@ class Gate:
     where: Mapping[str, ParameterValue]
     against: GateAgainst | None = None
     expected: bool = False
+    #: Which values of the metric are the good ones.
+    better: Better = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +361,8 @@ class Campaign:
     gates: tuple[Gate, ...]
     budget: Budget | None
     evidence: Evidence
+    #: Hpcq's own kernels and those described ones that its tests use.
+    kernels: Kernels
     links: tuple[Link, ...] = ()
     #: The file names no pairs: linked clusters then measure only between the nodes of their links.
     pairs_of_links: bool = False

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import nodelist
-from hpcq.definition.find import know_described
+from hpcq.definition.find import kernels_named
 from hpcq.errors import UserError
 from hpcq.imports.values import (
     ImportedTest,
@@ -31,7 +31,7 @@ from hpcq.imports.values import (
     test_of,
     utc_of,
 )
-from hpcq.kernels import kernels, unknown_name
+from hpcq.kernels import unknown_name
 
 REQUIRED = ("time", "run", "test", "client", "server", "metric", "value", "unit", "better")
 OPTIONAL = ("job", "repetition", "outcome", "reason", "message_bytes")
@@ -171,7 +171,7 @@ def _what(*cells: str) -> tuple[ImportedTest, MetricName | None, str]:
     if outcome not in OUTCOMES:
         raise ValueError(f"outcome: {outcome!r}: must be one of {', '.join(OUTCOMES)}")
     measured = outcome == "measured"
-    told = metric_of(kernels().get(test), metric, unit, better) if measured or metric else None
+    told = metric_of(kernels_named({test}).get(test), metric, unit, better) if measured or metric else None
     return of_test, told if measured else None, outcome
 
 
@@ -212,10 +212,9 @@ def _nodes(client: str, server: str) -> tuple[str, str]:
 
 def _test(name: str, size: str) -> ImportedTest:
     _in("test", name_of, name)
-    know_described({name})
     parameters = {"message_bytes": _whole("message_bytes", size, 0)} if size else {}
     try:
-        return test_of(kernels().get(name), name, parameters)
+        return test_of(kernels_named({name}).get(name), name, parameters)
     except ValueError as error:
         raise ValueError(f"message_bytes: {error}") from None
 

@@ -20,9 +20,9 @@ from hpcq.analysis.expected import Around, around, test_of
 from hpcq.analysis.gates import judge_run
 from hpcq.analysis.run_verdict import RunVerdict, run_verdict
 from hpcq.analysis.standing import ClusterCause
-from hpcq.definition.find import know_texts
+from hpcq.definition.find import kernels_of_texts
 from hpcq.errors import UserError
-from hpcq.kernels import Kernel, Peer, kernels, size_text
+from hpcq.kernels import Kernel, Peer, own_kernels, size_text
 from hpcq.reports.links import Links
 from hpcq.reports.plots import (
     ALSO_PLOTTED,
@@ -54,12 +54,12 @@ from hpcq.reports.plots import (
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.ledger import descriptions
 from hpcq.store.query import (
     AttemptRow,
     ResultRow,
     RunRow,
     Summary,
+    descriptions,
     disturbed_count,
     lost_tries,
     median,
@@ -123,8 +123,7 @@ def compared(database: Connection, run: str) -> list[ForeignComparison]:
     texts = descriptions(database)
     if not texts:
         return []
-    know_texts(texts)
-    known = kernels()
+    known = kernels_of_texts(texts)
     peers = [
         (kernel, one.metric, one.peer)
         for name in sorted(texts)
@@ -140,7 +139,7 @@ def compared(database: Connection, run: str) -> list[ForeignComparison]:
 
 def compare(kernel: Kernel, metric: str, peer: Peer, values: Sequence[PeerValue]) -> list[ForeignComparison]:
     """One metric of a foreign program against its counterpart: one row per cluster and set of shared options."""
-    shared = {one.name for one in kernel.options} & {one.name for one in kernels()[peer.kernel].options} - _HOW_LONG
+    shared = {one.name for one in kernel.options} & {one.name for one in own_kernels()[peer.kernel].options} - _HOW_LONG
     theirs = _by_test([one for one in values if (one.kernel, one.metric) == (kernel.name, metric)], shared, peer.times)
     ours = _by_test([one for one in values if (one.kernel, one.metric) == (peer.kernel, peer.metric)], shared, 1.0)
     unit = units.unit_of(metric) or ""

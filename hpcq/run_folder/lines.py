@@ -20,7 +20,7 @@ from typing import Any
 
 from hpcq.clock import DriverTimes, off_words, utc_or_none
 from hpcq.described import Read, UnreadableError, commands, read_output, same_command, sent_at_least, sizes
-from hpcq.kernels import SIZE_OPTION, Described, Kernel, Shape, kernels
+from hpcq.kernels import SIZE_OPTION, Described, Kernel, Kernels, Shape
 from hpcq.run_folder.paths import parse_json, read_regular
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -523,13 +523,15 @@ def sizes_measured_before(attempts: Path, step_name: str) -> tuple[int, ...]:
     return tuple(sorted({size for raw in raws if raw is not None for size in measured_sizes(raw.content or b"")}))
 
 
-def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any], times: DriverTimes | None = None) -> Line:
+def read_line(  # noqa: PLR0917 - what stands there, and what was planned
+    raw: RawLine, path: Path, kernels: Kernels, kernel: str, parameters: Mapping[str, Any], times: DriverTimes | None = None
+) -> Line:
     """Judge the bytes of one measurement against what was planned. times: what the driver's clock says about it.
 
     `started_utc` is what the kernel's node said if that can be true, else what the script's node said, else when the driver
     saw the end; a warning says so.
     """
-    line = _read_line(raw, path, kernel, parameters)
+    line = _read_line(raw, path, kernels, kernel, parameters)
     claims = (line.content.get("started_utc"), _object(raw.status).get("started_utc"))
     claims = tuple(one for one in claims if one is not None)
     if times is None or not claims:
@@ -543,7 +545,7 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
     return line
 
 
-def _read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any]) -> Line:
+def _read_line(raw: RawLine, path: Path, kernels: Kernels, kernel: str, parameters: Mapping[str, Any]) -> Line:
     status = _object(raw.status)
     return_code = whole(status.get("rc"))
     started_utc = utc_or_none(status.get("started_utc"))
@@ -558,7 +560,7 @@ def _read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, A
         said = said or (error.said if isinstance(error, NothingPrintedError) else framed(raw.content or b"").said)
         return _without_content(str(error), return_code, started_utc, raw.words or _words(path), said, silent=silent)
     return_code = whole(return_code)
-    described = kernels().get(kernel)
+    described = kernels.get(kernel)
     if described is not None and described.described is not None:
         content = translated(content, described, parameters)
     line = Line(

@@ -9,12 +9,13 @@ from statistics import median
 from typing import Any
 
 from hpcq.analysis.expected import Forecast, ShareOfExpected
+from hpcq.definition.find import kernels_of_run
 from hpcq.definition.model import Test
 from hpcq.errors import UserError
 from hpcq.evidence.case import JudgedResult
 from hpcq.evidence.judge import judge
 from hpcq.gate_kinds import End, MeasuredSeries
-from hpcq.kernels import kernel
+from hpcq.kernels import Kernels
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from
 from hpcq.run_folder.lines import mapping, printed
@@ -79,6 +80,7 @@ class Watch:
         self._planned_ns: dict[str, int] = {}
         self._told: set[str] = set()
         self._forecast: Forecast | None = None
+        self._kernels: Kernels | None = None
 
     def ended(self) -> Iterator[EndedTest]:
         """Yield what jobs of pairs brought that have ended since the last call; of tournaments and links nothing."""
@@ -89,7 +91,8 @@ class Watch:
                 self._told.add(attempt.tag)
                 if not attempt.shared and not attempt.side:
                     self._forecast = self._forecast or Forecast(self._run)
-                    yield from _ended_tests(self._run, name, state.plan, attempt, self._forecast)
+                    self._kernels = self._kernels or kernels_of_run(self._run.described)
+                    yield from _ended_tests(self._run, name, state.plan, attempt, self._forecast, self._kernels)
 
     def look(self) -> RunStatus:
         """Return how far every cluster of the run is now."""
@@ -163,12 +166,14 @@ def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunStat
     return ClusterStatus(name, _stage(run, name), error, state.plan.cost.estimated_job_s, summary(state))
 
 
-def _ended_tests(run: RunFolder, name: str, plan: Plan, attempt: Attempt, forecast: Forecast) -> Iterator[EndedTest]:
+def _ended_tests(  # noqa: PLR0917 - what ended, and what it is held against
+    run: RunFolder, name: str, plan: Plan, attempt: Attempt, forecast: Forecast, kernels: Kernels
+) -> Iterator[EndedTest]:
     index = attempt.pairs[0]
     client, server = plan.pairs[index]
     folder = run.path / name / attempt.folder
     for test in plan.tests_at(index):
-        metric = next((one.name for one in kernel(test.kernel).metrics if one.better != "none"), None)
+        metric = next((one.name for one in kernels[test.kernel].metrics if one.better != "none"), None)
         lines = list(_lines(folder, test))
         if metric is None or not lines:
             continue

@@ -18,6 +18,7 @@ from typing import Any
 from hpcq.clock import Clock
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import HpcqError, SchedulerError
+from hpcq.kernels import Kernels
 from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan
@@ -173,8 +174,9 @@ def report(run: RunFolder, database: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Plans of clusters and links; failures: why a cluster or a link has none."""
+    """Plans of clusters and links, and the kernels of their tests; failures: why a cluster or a link has none."""
 
+    kernels: Kernels
     plans: list[Plan] = field(default_factory=list)
     failures: list[HpcqError] = field(default_factory=list)
 
@@ -187,7 +189,7 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> Preview:
     from hpcq.definition.files.cluster import read_cluster
 
     campaign, paths = check_definitions(campaign_path, cluster_folders)
-    found = Preview()
+    found = Preview(campaign.kernels)
     limits: dict[str, JobLimits] = {}
     clusters = {name: campaign.narrowed(read_cluster(path)) for name, path in paths.items()}
     for cluster in clusters.values():

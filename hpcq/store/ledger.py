@@ -264,20 +264,6 @@ def _open_drains(database: Connection, who: str) -> dict[int, int]:
 # Nothing here judges: the kinds in hpcq.gate_kinds do.
 
 
-def campaign_text(database: Connection, run: str) -> str | None:
-    """The campaign's file as the run used it, or None if it was not kept."""
-    row = database.execute(
-        "SELECT d.text FROM run r JOIN document d ON d.document_id = r.document_id WHERE r.name = ?", (run,)
-    ).fetchone()
-    return None if row is None else str(row[0])
-
-
-def descriptions(database: Connection) -> dict[str, str]:
-    """The description files of kernels that are foreign programs, by name."""
-    rows = database.execute("SELECT k.name, d.text FROM kernel k JOIN document d ON d.document_id = k.document_id")
-    return {str(name): str(text) for name, text in rows}
-
-
 def holding_baseline(database: Connection, name: str) -> tuple[int, ...] | None:
     """The runs of the baseline that holds under this name; None if there is none."""
     rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()

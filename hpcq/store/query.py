@@ -401,6 +401,24 @@ def disturbed_count(database: sqlite3.Connection, selection: Selection) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+# Files of a run that a database keeps: its campaign, and the descriptions of foreign programs.
+
+
+def campaign_text(database: Connection, run: str) -> str | None:
+    """The campaign's file as the run used it, or None if it was not kept."""
+    row = database.execute(
+        "SELECT d.text FROM run r JOIN document d ON d.document_id = r.document_id WHERE r.name = ?", (run,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def descriptions(database: Connection) -> dict[str, str]:
+    """The description files of kernels that are foreign programs, by name."""
+    rows = database.execute("SELECT k.name, d.text FROM kernel k JOIN document d ON d.document_id = k.document_id")
+    return {str(name): str(text) for name, text in rows}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 # Names that a database knows: a misspelt one is refused with the nearest, not answered with nothing; and nodes' groups.
 
 
@@ -416,6 +434,15 @@ def names(database: Connection, what: str) -> list[str]:
     """All names of clusters, nodes or campaigns, sorted. A set of nodes is its members."""
     found = {str(row[0]) for row in database.execute(_QUERIES[what])}
     return sorted(single_nodes(found) if what == "node" else found, key=natural)
+
+
+def metrics_by_kernel(database: Connection) -> dict[str, list[str]]:
+    """The metrics of each kernel in this database, by the kernel's name."""
+    found: dict[str, list[str]] = {}
+    query = "SELECT k.name, n.name FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id ORDER BY n.metric_name_id"
+    for kernel, metric in database.execute(query):
+        found.setdefault(str(kernel), []).append(str(metric))
+    return found
 
 
 def nodes_of_cluster(database: Connection, cluster: str) -> list[str]:

@@ -17,7 +17,7 @@ from statistics import median
 from hpcq import units
 from hpcq.definition.model import Gate, GateStatistic
 from hpcq.gate_kinds import MeasuredSeries, Reference
-from hpcq.kernels import Better, kernel
+from hpcq.kernels import Better
 from hpcq.verdict.words import Verdict
 
 
@@ -77,12 +77,7 @@ def looked_at(gate: Gate, values: Sequence[float]) -> float:
     """The value that the gate judges: the median of these values, or the worst one in the metric's direction."""
     if gate.statistic is GateStatistic.MEDIAN:
         return median(values)
-    return max(values) if _better(gate) is Better.LOWER else min(values)
-
-
-def _better(gate: Gate) -> Better | None:
-    metric = kernel(gate.kernel).metric(gate.metric)
-    return None if metric is None else metric.better
+    return max(values) if gate.better is Better.LOWER else min(values)
 
 
 def bound_words(gate: Gate) -> str:
@@ -122,7 +117,7 @@ def _judge(gate: Gate, series: MeasuredSeries, refer: Refer | None) -> GateVerdi
     below = gate.maximum is None or (compared is not None and compared <= gate.maximum)
     verdict = Verdict.INCONCLUSIVE if compared is None else Verdict.PASS if above and below else Verdict.FAILED
     verdict = Verdict.FAILED if series.lost_reason and not series.values else verdict
-    too_good = (not above and _better(gate) is Better.LOWER) or (not below and _better(gate) is Better.HIGHER)
+    too_good = (not above and gate.better is Better.LOWER) or (not below and gate.better is Better.HIGHER)
     if verdict is Verdict.FAILED and series.disturbed and not too_good:
         verdict = Verdict.INCONCLUSIVE
         reason = f"{units.count_of(len(series.values), 'value')}, each measured beside other work: measure again"

@@ -12,6 +12,7 @@ import pytest
 from hpcq.definition.derive import plays_tournaments, with_pairs
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import StoreError
+from hpcq.kernels import own_kernels
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.accept import accepting
@@ -280,12 +281,12 @@ def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
         "name: a\nclusters: [x, y]\npairs: all\nnodes: {include: [n1], partition: fast}\nrepetitions: 2\n"
         "tests: [{kernel: tcp_stream, parameters: {message_bytes: 64KiB}}]\n"
     )
-    with_pairs(source.read_text(), tmp_path / "b" / "a.yaml", "x", [("n3", "n1")], 5)
+    with_pairs(source.read_text(), own_kernels(), tmp_path / "b" / "a.yaml", "x", [("n3", "n1")], 5)
     made = read_campaign(tmp_path / "b" / "a.yaml")
     assert (made.clusters, made.pairs.pairs, made.repetition_count) == (("x",), (("n3", "n1"),), 5)
     assert made.nodes.partition == "fast"
     assert made.tests[0].parameters["message_bytes"] == 65536
-    with_pairs(source.read_text(), tmp_path / "c" / "a.yaml", "x", [("n3", "n1")], 5, alone=True)
+    with_pairs(source.read_text(), own_kernels(), tmp_path / "c" / "a.yaml", "x", [("n3", "n1")], 5, alone=True)
     budget = read_campaign(tmp_path / "c" / "a.yaml").budget
     assert budget is not None
     assert budget.max_jobs == 1
@@ -312,7 +313,7 @@ def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Pa
         against=None,
         apply=False,
     )
-    acceptor = accepting._Acceptor(order, "tiny", tmp_path / "tiny.yaml", None, lambda _: None)
+    acceptor = accepting._Acceptor(order, read_campaign(order.campaign), "tiny", tmp_path / "tiny.yaml", None, lambda _: None)
     choice = NodesToTest({"n1": "asked for"}, ("n1",), frozenset({"n1", "n2"}))
     with pytest.raises(StoreError, match="disk is full"):
         acceptor._measure([("n1", "n2")], choice)

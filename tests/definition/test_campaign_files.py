@@ -9,7 +9,7 @@ import pytest
 
 from hpcq.definition.files.campaign import NETWORK_INSTEAD, read_campaign
 from hpcq.definition.model import Budget, Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
-from hpcq.kernels import kernel
+from hpcq.kernels import Better, own_kernel
 from tests.definition.definition_texts import (
     GOOD,
     NAMES,
@@ -34,7 +34,7 @@ def test_shortest_campaign_is_final(here: Path) -> None:
     assert campaign.seed == read(GOOD + TESTS).seed
     (test,) = campaign.tests
     assert (test.test_no, test.kernel, test.program, test.timeout_s) == (1, "tcp_stream", "hpcq-net", 30)
-    assert test.parameters == {option.name: option.default for option in kernel("tcp_stream").options}
+    assert test.parameters == {option.name: option.default for option in own_kernel("tcp_stream").options}
 
 
 def test_full_campaign(here: Path) -> None:
@@ -78,7 +78,9 @@ gates:
     assert swept == [(16, 0, 0), (1024, 0, 0), (1024, 4 * 2**20, 2**20)]
     assert [test.test_no for test in campaign.tests] == [1, 2, 3, 4]
     assert {test.timeout_s for test in campaign.tests[:-1]} == {60}
-    assert campaign.gates[0] == Gate("round_trip_p50_ns", "udp_pingpong", GateStatistic.WORST, None, 80_000.0, {})
+    assert campaign.gates[0] == Gate(
+        "round_trip_p50_ns", "udp_pingpong", GateStatistic.WORST, None, 80_000.0, {}, better=Better.LOWER
+    )
     assert [gate.kernel for gate in campaign.gates] == ["udp_pingpong", "tcp_pingpong", "udp_pingpong"]
     assert campaign.gates[2].where == {"message_bytes": 1024}
 

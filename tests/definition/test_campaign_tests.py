@@ -11,7 +11,7 @@ from hpcq.definition.find import list_described
 from hpcq.definition.model import Pattern
 from hpcq.errors import UserError
 from hpcq.gate_kinds import GateAgainst, gate_kinds
-from hpcq.kernels import complete, kernel, own_kernels
+from hpcq.kernels import complete, own_kernel, own_kernels
 from tests.definition.definition_texts import (
     GOOD,
     NAMES,
@@ -154,19 +154,19 @@ def test_an_option_that_stands_nowhere_is_named_at_the_one_that_does(here: Path)
     text = GOOD + "tests:\n  - kernel: tcp_stream\n    parameters:\n      source_port_first_no: 65535\n      flow_count: 2\n"
     assert campaign_says(text) == ["c.yaml:8: flow_count: 2: must be 1 at most (source_port_first_no 65535 to 65535)"]
     text = GOOD + "tests:\n  - kernel: mpi_matrix_multiply\n    parameters: {node_count: 65536}\n"
-    rows = complete(kernel("mpi_matrix_multiply"), {})["matrix_row_count"]
+    rows = complete(own_kernel("mpi_matrix_multiply"), {})["matrix_row_count"]
     said = f"matrix_row_count: {rows}: must be 0, or 65536 and more (node_count)"
     assert campaign_says(text) == [f"c.yaml:6: node_count: {said}"]
 
 
 def test_every_operation_that_reduces_takes_whole_words() -> None:
-    relation = kernel("mpi_collective").relations[0]
-    operation = kernel("mpi_collective").option("operation")
+    relation = own_kernel("mpi_collective").relations[0]
+    operation = own_kernel("mpi_collective").option("operation")
     assert operation is not None
     assert set(relation.when_words) == {one for one in operation.choices if "reduce" in one or one.endswith("scan")}
 
 
-OPTIONS = f"valid are {', '.join(option.name for option in kernel('tcp_stream').options)}"
+OPTIONS = f"valid are {', '.join(option.name for option in own_kernel('tcp_stream').options)}"
 
 
 #: Of hpcq itself, then the described ones that come with it.

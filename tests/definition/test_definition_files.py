@@ -14,7 +14,7 @@ from hpcq.definition import find_campaign, find_cluster, list_clusters, read_cam
 from hpcq.definition.checking import read_document
 from hpcq.definition.files.reference import SECTIONS, campaign_schema, cluster_schema, table, with_tables
 from hpcq.errors import UserError
-from hpcq.kernels import expected_s, kernels
+from hpcq.kernels import expected_s, own_kernels
 from hpcq.nodelist import expand
 from tests import REPOSITORY
 from tests.definition.definition_texts import GOOD, TESTS, campaign_says, here, refused
@@ -23,13 +23,9 @@ FIXTURES = (here,)  # pytest looks for them in this module
 pytestmark = pytest.mark.fast
 
 
-def validator(kind: str) -> Any:
-    """jsonschema's, with our schema of campaigns or clusters as it is with the kernels known now."""
-    return _validator(kind, tuple(kernels()))
-
-
 @cache
-def _validator(kind: str, known: tuple[str, ...]) -> Any:
+def validator(kind: str) -> Any:
+    """jsonschema's, with our schema of campaigns or clusters."""
     import jsonschema  # type: ignore[import-untyped]  # here: the other workers need not load it
 
     schema = campaign_schema() if kind == "campaign" else cluster_schema()
@@ -217,7 +213,7 @@ def test_example_clusters(path: Path) -> None:
 
 def test_the_demos_are_short_and_run_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     demo, over_mpi = (read_campaign(REPOSITORY / "campaigns" / f"{name}.yaml") for name in ("demo", "demo-mpi"))
-    own = {name for name, one in kernels().items() if one.program in {"hpcq-net", "hpcq-mpi"}}
+    own = {name for name, one in own_kernels().items() if one.program in {"hpcq-net", "hpcq-mpi"}}
     # A loopback has no wire that spreads a train of datagrams, and no rate at which one begins to lose.
     assert {test.kernel for test in over_mpi.tests} == own - {"udp_dispersion", "udp_rate_search"}
     assert demo.tests == tuple(test for test in over_mpi.tests if not test.needs_mpi), "the same without MPI"

@@ -14,6 +14,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Allocation, AllocationKind, Budget, Campaign, Cluster, Concurrency
 from hpcq.errors import UserError
+from hpcq.kernels import own_kernels
 from hpcq.planning.allocations import Basis, choose_allocations, nodes_of, plan_allocations, rounds_of
 from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.planning.waves import ActiveJob
@@ -225,7 +226,7 @@ def test_scale(tmp_path: Path, cluster: Cluster) -> None:
 
 def test_the_file_that_programs_read(tmp_path: Path, cluster: Cluster) -> None:
     plan = plan_of(tmp_path, cluster, 2, "pairs: all\nallocation: whole\n")
-    lines = tournament_text(whole_tournament(plan)).splitlines()
+    lines = tournament_text(whole_tournament(plan), own_kernels()).splitlines()
     assert lines[:4] == ["tournament 1", "node n1", "node n2", "test 1 tcp_pingpong 30"]
     assert "option no_delay true" in lines
     assert "option duration_s 1" in lines
@@ -237,7 +238,7 @@ def test_the_file_that_programs_read(tmp_path: Path, cluster: Cluster) -> None:
 def test_the_script_asks_for_all_nodes_and_outlives_one(tmp_path: Path, cluster: Cluster) -> None:
     plan = plan_of(tmp_path, cluster, 4, "pairs: all\nallocation: whole\n")
     tournament = whole_tournament(plan)
-    write_tournament(tournament, cluster, "/scratch/it's", tmp_path / "g")
+    write_tournament(tournament, own_kernels(), cluster, "/scratch/it's", tmp_path / "g")
     script = (tmp_path / "g" / "job.sh").read_text()
     for words in (
         "--nodes=4",
@@ -321,7 +322,7 @@ def test_the_spool_is_read_up_to_where_it_was_torn(tmp_path: Path) -> None:
     assert spooled_steps(tmp_path / "nowhere") == {}
     spool = Spool(tmp_path / "spool.jsonl")
     assert (spool.steps("j00001"), spool.steps("j00002"), spool.steps("j00009")) == ([(1, 1), (1, 2)], [(1, 1)], [])
-    read = read_line(spool.read_all("j00002", (1, 1))[0], tmp_path / "x", "tcp_pingpong", {})
+    read = read_line(spool.read_all("j00002", (1, 1))[0], tmp_path / "x", own_kernels(), "tcp_pingpong", {})
     assert (read.outcome, read.reason, read.exit_code) == (Outcome.FAILED, "n3: lost", 3)
 
 

@@ -14,7 +14,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Budget, Campaign, Cluster, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
-from hpcq.kernels import kernel
+from hpcq.kernels import own_kernel
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.plan import Plan, PlannedPair, has_features
 from hpcq.planning.waves import ActiveJob, choose_wave
@@ -79,7 +79,7 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
         "test_no": 3,
         "kernel": "udp_pingpong",
         "program": "hpcq-net",
-        "parameters": {option.name: option.default for option in kernel("udp_pingpong").options} | {"message_bytes": 1024},
+        "parameters": {option.name: option.default for option in own_kernel("udp_pingpong").options} | {"message_bytes": 1024},
         "timeout_s": 30,
         "load": "",
         "measured_by": 0,
@@ -127,7 +127,7 @@ def test_a_plan_that_repeats_all_pairs_says_so(
 ) -> None:
     for count, again in ((6, False), (7, True)):
         rounds = replace(campaign, pairs=PairChoice(Pattern.ROUNDS, round_count=count))
-        print_plan(make_plan(rounds, cluster, nodes(4), "c-1", 7))
+        print_plan(make_plan(rounds, cluster, nodes(4), "c-1", 7), rounds.kernels)
         said = capsys.readouterr().out
         assert ("again" in said) is again
         assert "tcp_stream: 1 parameter set, 3 times each, on pairs" in said

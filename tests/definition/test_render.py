@@ -14,6 +14,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Hours
 from hpcq.errors import HpcqError, UserError
+from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.render import directive_value, launch_word, render, render_text, shell_word, with_code
 from hpcq.runner.queue.run_state import all_steps, make_job, write_job
@@ -109,7 +110,7 @@ def test_a_job_script_says_until_when_it_may_start(start_within_s: int | None, l
     nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
     plan = make_plan(read_campaign(tmp_path / "c.yaml"), cluster, nodes, "c-1", 7)
     job = replace(make_job(plan, 0, 1, all_steps(plan)), walltime_s=90)  # two minutes to the scheduler
-    write_job(job, cluster, "/w", tmp_path / "job")
+    write_job(job, own_kernels(), cluster, "/w", tmp_path / "job")
     lines = (tmp_path / "job" / "job.sh").read_text().splitlines()
     assert [one for one in lines if "--deadline" in one] == ([line] if line else [])
 

@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.evidence.judge import judge
+from hpcq.evidence.rules import VERSION
+from hpcq.runner.queue.run_state import played
+from hpcq.store.keep.check_and_prune import rejudge
 from tests.described.descriptions import FOLDER, RATE, TABLE, write
 from tests.local.local_desk import LocalDesk
 
@@ -63,6 +68,20 @@ def test_its_number_is_a_result_like_any_other(done: LocalDesk) -> None:
     assert [one["end_index"] for one in ends] == [0, 1]
     [kernel] = done.rows("SELECT program, summary FROM kernel WHERE name = 'foreign_rate'")
     assert kernel["summary"] == "A rate that a test makes up."
+
+
+@pytest.mark.promise("Results are shown in a metric that only a described kernel has.")
+def test_its_own_metric_is_one_of_the_database(done: LocalDesk) -> None:
+    rows = done.json("results", "--metric", "rate_bps", "--kernel", "foreign_table", expect=3)["results"]
+    assert {(row["message_bytes"], row["value"]) for row in rows if row["value"]} == {(1, 10.5e6), (2, 21e6), (4, 42.25e6)}
+    said = done.hpcq("results", "--metric", "rate_bp", expect=2).stderr
+    assert "'rate_bp' is not a metric of any kernel: the nearest is rate_bps\n" in said
+    assert len(said) < 1000, "hundreds of names help nobody"
+
+
+@pytest.mark.promise("db rejudge knows of a described program what loading knew.")
+def test_judging_again_knows_what_loading_knew(done: LocalDesk) -> None:
+    assert rejudge(done.folder / "results.db", judge, VERSION + 1).changed_count == 0
 
 
 @pytest.mark.promise("A version command that never answers costs no result: each end waits ten seconds, and warns.")
@@ -159,6 +178,30 @@ def test_plan_shows_what_would_be_started(done: LocalDesk) -> None:
     assert "{address} {port} good plain\n" in said
     assert shlex.quote(WORD) in said
     assert "  starts   server: " in said
+
+
+@pytest.mark.promise("Acceptance runs programs whose descriptions lie beside its campaign.")
+def test_acceptance_runs_described_programs(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    write(desk.folder, RATE)
+    desk.campaign("{kernel: foreign_rate}")
+    said = desk.hpcq("accept", "try.yaml", expect=4).stdout  # of two nodes none can be judged
+    assert "2 nodes judged" in said
+    assert {row["kernel"] for row in desk.rows("SELECT kernel FROM v_results WHERE outcome = 'measured'")} == {"foreign_rate"}
+
+
+@pytest.mark.promise("Each campaign has its own kernels: a description of the same name elsewhere changes none of it.")
+def test_a_campaign_has_the_kernels_that_lie_beside_it(tmp_path: Path) -> None:
+    found = []
+    for limit_s in ("60", "70"):
+        folder = tmp_path / limit_s
+        folder.mkdir()
+        write(folder, RATE.replace("else 60", f"else {limit_s}"))
+        (folder / "c.yaml").write_text("name: c\nclusters: [tiny]\npairs: all\ntests: [{kernel: foreign_rate}]\n")
+        found.append((limit_s, read_campaign(folder / "c.yaml")))
+    for limit_s, campaign in found:
+        played_test = played(campaign.kernels, campaign.tests[0])
+        assert played_test["parameters"]["duration_s"] == int(limit_s)
 
 
 def test_the_run_has_its_own_copy_of_the_description(done: LocalDesk) -> None:

@@ -75,10 +75,11 @@ def test_a_module_that_cannot_be_loaded_ends_the_job_with_its_name(tmp_path: Pat
     (tmp_path / "alpha.yaml").write_text("{name: alpha, scheduler: local, nodes: [n1, n2]}\n")
     cluster = read_cluster(tmp_path / "alpha.yaml")
     nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
-    plan = make_plan(read_campaign(tmp_path / "c.yaml"), cluster, nodes, "c-1", 7)
+    campaign = read_campaign(tmp_path / "c.yaml")
+    plan = make_plan(campaign, cluster, nodes, "c-1", 7)
     job = make_job(plan, 0, 1, all_steps(plan))
     folder = tmp_path / job.folder
-    write_job(job, cluster, str(tmp_path), folder)
+    write_job(job, campaign.kernels, cluster, str(tmp_path), folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BASH_FUNC_module")}
     words = ["bash", "-c", f"{module}\nexec bash job.sh"]
     subprocess.run(words, cwd=folder, env=clean, check=False, timeout=60, capture_output=True)

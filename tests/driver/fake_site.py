@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Budget, Test
+from hpcq.kernels import own_kernels
 from hpcq.planning.plan import Cost, Goals, Plan
 from hpcq.run_folder.journal import Event, Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_json
@@ -301,8 +303,8 @@ class FakeSite:
 
     @property
     def place(self) -> ClusterSite:
-        """As stages make it; the campaign is not asked by drivers."""
-        campaign: Any = None
+        """As stages make it; of the campaign, drivers ask for its kernels only."""
+        campaign: Any = SimpleNamespace(kernels=own_kernels())
         transport = self.scheduler.transport
         return ClusterSite(self.run, campaign, self.cluster, transport, self.scheduler, self.run.path / "sim", str(self.root))
 

@@ -11,6 +11,7 @@ import pytest
 
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.journal import Attempt, read_journal
 from hpcq.runner import stages
@@ -37,7 +38,7 @@ def written_attempt(folder: Path, scheduler: str) -> Path:
     nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
     plan = make_plan(read_campaign(folder / "try.yaml"), cluster, nodes, "try-1", 7)
     job = make_job(plan, 0, 1, all_steps(plan))
-    write_job(job, cluster, str(folder), folder / job.folder)
+    write_job(job, own_kernels(), cluster, str(folder), folder / job.folder)
     return folder / job.folder
 
 

@@ -15,6 +15,7 @@ import pytest
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import PairChoice, Pattern
+from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.pairs import make_pairs
 from hpcq.run_folder.failed_starts import cause_of, first_error, words_of
@@ -51,7 +52,7 @@ def job_of(folder: Path, programs: Programs, keys: str, test: str) -> Path:
     (folder / "bin" / "sleep").symlink_to("/bin/true")  # the pauses between launches
     (folder / "secret").write_text("5" * 64)
     (folder / "secret").chmod(0o600)
-    write_job(job, cluster, str(folder), folder / job.folder)
+    write_job(job, own_kernels(), cluster, str(folder), folder / job.folder)
     return folder / job.folder
 
 

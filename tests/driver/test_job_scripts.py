@@ -15,6 +15,7 @@ import pytest
 
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.runner.drive.tournaments import make_tournament, write_any
 from hpcq.runner.queue.attempt_files import measured_steps
@@ -68,7 +69,7 @@ def written_job(
     (folder / "secret").write_text("5" * 64)
     (folder / "secret").chmod(0o600)
     place = folder / job.folder
-    write_job(job, cluster, str(folder), place)
+    write_job(job, own_kernels(), cluster, str(folder), place)
     if walltime_s is None:
         (folder / "sleep").symlink_to(shutil.which("true") or "/bin/true")  # the pauses between launches
     return place, {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
@@ -160,7 +161,7 @@ def tournament(folder: Path, node_count: int, kind: str, lasts: str = "50ms", wa
     missing = {index: all_steps(plan) for index in range(len(plan.pairs))}
     job = make_tournament(plan, list(missing), 1, missing)
     job = replace(job, walltime_s=walltime_s or job.walltime_s)
-    write_any(job, cluster, str(folder), folder / job.folder)
+    write_any(job, own_kernels(), cluster, str(folder), folder / job.folder)
     return folder / job.folder
 
 

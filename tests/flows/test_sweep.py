@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.kernels import complete, kernel, sweep_sizes
+from hpcq.kernels import complete, own_kernel, own_kernels, sweep_sizes
 from hpcq.run_folder.lines import Outcome, RawLine, kept_sizes, measured_sizes, read_line, skipped_sizes
 from tests.kernels.kernel_programs import INSTANT, Server, children
 from tests.local.local_desk import CLUSTER, LocalDesk
@@ -27,7 +27,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
 
 def planned(name: str, **options: Any) -> tuple[int, ...]:
     """The sizes that the plan has."""
-    return sweep_sizes(kernel(name), complete(kernel(name), options))
+    return sweep_sizes(own_kernel(name), complete(own_kernel(name), options))
 
 
 def said(server: Server, name: str, **changed: Any) -> dict[str, Any]:
@@ -291,13 +291,13 @@ def test_each_size_of_a_sweep_is_printed_when_it_was_measured() -> None:
     assert measured_sizes(whole + json.dumps(_one(2)).encode() + b'\n],"exit_code":0}\n') == [1, 2]
     assert measured_sizes(whole + json.dumps(_one(2)).encode()) == [1], "whole by chance, and nobody knows"
     assert measured_sizes(whole.partition(b"\n")[0]) == []
-    line = read_line(RawLine(whole, b'{"rc": 143}', b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
+    line = read_line(RawLine(whole, b'{"rc": 143}', b""), Path("t1-r1.json"), own_kernels(), "tcp_pingpong", _one(1)["options"])
     assert (line.outcome, line.exit_code, line.metrics) == (Outcome.MEASURED, 0, {"round_trip_p50_ns": 1000.0})
-    line = read_line(RawLine(whole, b'{"rc": 143}', b""), Path("t1-r1.json"), "tcp_pingpong", _one(2)["options"])
+    line = read_line(RawLine(whole, b'{"rc": 143}', b""), Path("t1-r1.json"), own_kernels(), "tcp_pingpong", _one(2)["options"])
     assert line.outcome is Outcome.FAILED
     assert (line.reason or "").startswith("the sweep was killed before this size was measured; the last size that it ")
     damaged = whole + b"{,\n," + json.dumps(_one(4)).encode() + b"\n]}\n"
-    line = read_line(RawLine(damaged, b'{"rc": 0}', b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
+    line = read_line(RawLine(damaged, b'{"rc": 0}', b""), Path("t1-r1.json"), own_kernels(), "tcp_pingpong", _one(1)["options"])
     assert (line.outcome, (line.reason or "")[:33]) == (Outcome.INVALID, "line 3 of the sweep: not JSON: Ex")
 
 
@@ -312,7 +312,7 @@ def test_sizes_that_two_players_kept_count_once() -> None:
     first = head + line(1) + b"\n," + gone + b"\n," + line(4)[:50]
     kept = kept_sizes(first + head + line(1, metrics={}) + b"\n," + line(2) + b"\n")
     assert measured_sizes(kept or b"") == [1, 2]
-    found = read_line(RawLine(kept, None, b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
+    found = read_line(RawLine(kept, None, b""), Path("t1-r1.json"), own_kernels(), "tcp_pingpong", _one(1)["options"])
     assert found.metrics == {"round_trip_p50_ns": 1000.0}, "the first that was measured"
     assert kept_sizes(head + line(1)) is None
     shortened = head.replace(b'"sizes"', b'"skipped":[1,2],"sizes"') + line(4) + b"\n"
@@ -329,7 +329,7 @@ def test_a_campaign_with_an_impossible_sweep_is_refused(tmp_path: Path) -> None:
 
 
 def _one(size: int, **changed: Any) -> dict[str, Any]:
-    options = complete(kernel("tcp_pingpong"), {"message_bytes": size, "sweep_to_bytes": 4})
+    options = complete(own_kernel("tcp_pingpong"), {"message_bytes": size, "sweep_to_bytes": 4})
     line = {"format": 1, "kernel": "tcp_pingpong", "options": options, "valid": True, "exit_code": 0}
     return {**line, "error": None, "metrics": {"round_trip_p50_ns": 1000.0 * size}, **changed}
 
@@ -337,7 +337,7 @@ def _one(size: int, **changed: Any) -> dict[str, Any]:
 def _read(size: int, rc: int, *sizes: dict[str, Any]) -> tuple[Outcome, str | None, dict[str, float]]:
     content = {"format": 1, "kernel": "tcp_pingpong", "sizes": list(sizes), "exit_code": rc}
     raw = RawLine(json.dumps(content).encode(), json.dumps({"rc": rc}).encode(), b"")
-    line = read_line(raw, Path("t1-r1.json"), "tcp_pingpong", _one(size)["options"])
+    line = read_line(raw, Path("t1-r1.json"), own_kernels(), "tcp_pingpong", _one(size)["options"])
     return line.outcome, line.reason, line.metrics
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from hpcq.definition.model import Gate, GateStatistic
 from hpcq.gate_kinds import MeasuredSeries
+from hpcq.kernels import Better
 from hpcq.verdict.gates import judge_gates
 from hpcq.verdict.words import Verdict
 
@@ -25,7 +26,8 @@ def judged(
     """The verdict on one series, and the value that it rests on."""
     kernel, metric = of
     series = MeasuredSeries("alpha", "n1", "n2", kernel, {}, metric, values)
-    [found] = judge_gates([Gate(metric, kernel, statistic, minimum, maximum, {})], [series])
+    better = Better.LOWER if metric.endswith("_ns") else Better.HIGHER
+    [found] = judge_gates([Gate(metric, kernel, statistic, minimum, maximum, {}, better=better)], [series])
     return found.verdict, found.value
 
 
@@ -60,13 +62,13 @@ def test_the_worst_is_the_lowest_rate_and_the_longest_time(of: tuple[str, str], 
 @pytest.mark.promise("A gate on nothing measured is inconclusive.")
 def test_a_gate_on_nothing_is_inconclusive_and_says_so() -> None:
     series = MeasuredSeries("alpha", "n1", "n2", *RATE[:1], {}, RATE[1], ())
-    [found] = judge_gates([Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 1.0, None, {})], [series])
+    [found] = judge_gates([Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 1.0, None, {}, better=Better.HIGHER)], [series])
     assert (found.verdict, found.words) == (Verdict.INCONCLUSIVE, "median throughput_bps: nothing was measured")
 
 
 @pytest.mark.promise("A gate judges only tests with its parameters.")
 def test_a_gate_speaks_of_its_own_metric_kernel_and_parameters_only() -> None:
-    gate = Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 2.0, None, {"message_bytes": 64})
+    gate = Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 2.0, None, {"message_bytes": 64}, better=Better.HIGHER)
     others = [
         MeasuredSeries("alpha", "n1", "n2", "udp_stream", {"message_bytes": 64}, RATE[1], (1.0,)),
         MeasuredSeries("alpha", "n1", "n2", RATE[0], {"message_bytes": 65}, RATE[1], (1.0,)),
@@ -78,7 +80,7 @@ def test_a_gate_speaks_of_its_own_metric_kernel_and_parameters_only() -> None:
 
 
 def test_failures_come_first_then_what_is_inconclusive() -> None:
-    gate = Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 5.0, None, {})
+    gate = Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 5.0, None, {}, better=Better.HIGHER)
     levels: tuple[tuple[float, ...], ...] = ((9.0,), (), (1.0,))
     measured = [MeasuredSeries("alpha", "n1", f"n{i}", RATE[0], {}, RATE[1], values) for i, values in enumerate(levels)]
     assert [one.verdict for one in judge_gates([gate], measured)] == [Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASS]

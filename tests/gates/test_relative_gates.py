@@ -19,6 +19,7 @@ from hpcq.cli.main import run
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import Gate, GateStatistic
 from hpcq.gate_kinds import End, MeasuredSeries, Peers, is_reverse, link_reference, memory_reference, read_against
+from hpcq.kernels import Better
 from hpcq.reports import write_report
 from hpcq.store.database import reading
 from hpcq.verdict.gates import judge_gates
@@ -152,7 +153,9 @@ def test_a_pair_that_is_fast_one_way_only_is_found(tmp_path: Path) -> None:
 @pytest.mark.promise("A relative gate without its reference passes nothing.")
 @pytest.mark.fast
 def test_without_a_reference_nothing_passes() -> None:
-    gate = Gate("throughput_bps", "tcp_stream", GateStatistic.MEDIAN, 0.1, None, {}, read_against("peers"))
+    gate = Gate(
+        "throughput_bps", "tcp_stream", GateStatistic.MEDIAN, 0.1, None, {}, read_against("peers"), better=Better.HIGHER
+    )
     [found] = judge_gates([gate], [series(1, "a", "b", 1.0)])
     assert found.verdict is Verdict.INCONCLUSIVE
 

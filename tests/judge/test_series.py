@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hpcq.judge.directions import direction_of
 from hpcq.judge.series import Course, judge_series, verdict_of
-from hpcq.kernels import Better, kernels
+from hpcq.kernels import Better, own_kernels
 from hpcq.statistics import ComparisonVerdict
 
 pytestmark = pytest.mark.fast
@@ -248,10 +248,10 @@ def test_a_fall_of_the_newest_values_is_no_pass_at_any_length(count: int, noise:
     ],
 )
 def test_names_tell_which_direction_is_good(name: str, expected: Better | None) -> None:
-    metrics = {metric.name: metric.better for kernel in kernels().values() for metric in kernel.metrics}
+    metrics = {metric.name: metric.better for kernel in own_kernels().values() for metric in kernel.metrics}
     assert direction_of(name, metrics) is expected
 
 
 def test_every_metric_of_hpcq_has_its_own_direction() -> None:
-    metrics = {metric.name: metric.better for kernel in kernels().values() for metric in kernel.metrics}
+    metrics = {metric.name: metric.better for kernel in own_kernels().values() for metric in kernel.metrics}
     assert {name: direction_of(name, metrics) for name in metrics} == metrics

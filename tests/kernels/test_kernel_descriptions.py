@@ -12,7 +12,17 @@ import pytest
 
 from hpcq import assets
 from hpcq.errors import HpcqError, UserError
-from hpcq.kernels import Better, OptionType, complete, expected_s, kernel, kernels, message_bytes, option_value, size_option
+from hpcq.kernels import (
+    Better,
+    OptionType,
+    complete,
+    expected_s,
+    message_bytes,
+    option_value,
+    own_kernel,
+    own_kernels,
+    size_option,
+)
 from tests import REPOSITORY
 
 pytestmark = pytest.mark.fast
@@ -37,16 +47,16 @@ DESCRIPTIONS = assets.kernel_descriptions()
 
 
 def value(name: str, parameter: str, written: object) -> object:
-    one = kernel(name)
+    one = own_kernel(name)
     option = one.option(parameter)
     assert option is not None
     return option_value(one, option, written)
 
 
 def test_tables_are_read_in_the_programs_order() -> None:
-    own = [name for name, one in kernels().items() if one.described is None]
+    own = [name for name, one in own_kernels().items() if one.described is None]
     assert own == [*NET_KERNELS, *FABRIC_KERNELS, *MPI_KERNELS]
-    one = kernel("udp_stream")
+    one = own_kernel("udp_stream")
     option = one.option("message_bytes")
     assert option is not None
     assert (option.type, option.unit, option.default, option.maximum) == (OptionType.INTEGER, "bytes", 1452, 65507)
@@ -55,19 +65,19 @@ def test_tables_are_read_in_the_programs_order() -> None:
     assert (metric.unit, metric.better) == ("ratio", Better.LOWER)
     assert one.option("no_such") is None
     assert not one.needs_mpi
-    assert kernel("mpi_pingpong").needs_mpi
+    assert own_kernel("mpi_pingpong").needs_mpi
 
 
 def test_unknown_kernel_names_the_nearest_and_all() -> None:
     with pytest.raises(UserError) as caught:
-        kernel("tcp_strem")
+        own_kernel("tcp_strem")
     assert caught.value.message == "'tcp_strem' is not a kernel: the nearest is tcp_stream"
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("valid are " + ", ".join([*NET_KERNELS, *FABRIC_KERNELS, *MPI_KERNELS]))
 
 
 def test_defaults_are_filled_in_the_kernels_order() -> None:
-    one = kernel("udp_stream")
+    one = own_kernel("udp_stream")
     filled = complete(one, {"message_bytes": 1024, "rate_bps": 400_000_000})
     assert list(filled) == [option.name for option in one.options]
     assert filled == {option.name: option.default for option in one.options} | {
@@ -126,7 +136,7 @@ def test_booleans() -> None:
 
 @pytest.mark.promise("Which option is a kernel's size is said by the kernel's description alone.")
 def test_a_kernels_size_is_what_its_description_says() -> None:
-    for name, one in kernels().items():
+    for name, one in own_kernels().items():
         assert one.size_option is None or one.option(one.size_option) is not None, name
     assert size_option("tcp_stream") == "message_bytes"
     assert message_bytes("mpi_pingpong", {"message_bytes": 0}) == 0
@@ -148,23 +158,23 @@ def test_expected_duration_counts_warm_ups() -> None:
 def test_broken_descriptions_say_which_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assets, "kernel_descriptions", lambda: tmp_path)
     with pytest.raises(HpcqError, match="no kernel descriptions found"):
-        kernels()
+        own_kernels()
     path = tmp_path / "hpcq-net.json"
     path.write_text('{"format": 2, "kernels": []}')
     with pytest.raises(HpcqError, match=r"hpcq-net\.json: format: 2: must be 1"):
-        kernels()
+        own_kernels()
     path.write_text('{"format": 1')
     with pytest.raises(HpcqError, match=r"hpcq-net\.json: not a kernel description: JSONDecodeError"):
-        kernels()
+        own_kernels()
     description = (DESCRIPTIONS / "hpcq-net.json").read_text()
     path.write_text(description)
     (tmp_path / "other.json").write_text(description)
     with pytest.raises(HpcqError, match=r"other\.json: kernel tcp_stream is described twice"):
-        kernels()
+        own_kernels()
 
 
 def test_committed_defaults_are_allowed() -> None:
-    for one in kernels().values():
+    for one in own_kernels().values():
         for option in one.options:
             assert option_value(one, option, option.default) == option.default, f"{one.name} {option.name}"
         assert one.metrics, one.name

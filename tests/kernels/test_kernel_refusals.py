@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.kernels import kernel
+from hpcq.kernels import own_kernel
 from tests.definition.test_campaign_tests import RELATED
 from tests.kernels.kernel_programs import INSTANT, SOURCES, Programs, Server
 from tools import kernel_reference
@@ -33,7 +33,7 @@ def test_out_of_range_is_usage(server: Server, kernel: str, options: dict[str, o
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "option", "said"), [row for row in RELATED if kernel(row[0]).program == "hpcq-net"]
+    ("name", "options", "option", "said"), [row for row in RELATED if own_kernel(row[0]).program == "hpcq-net"]
 )
 def test_the_program_refuses_what_check_refuses(
     server: Server, name: str, options: dict[str, object], option: str, said: str

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.kernels import complete, kernel, sweep_sizes
+from hpcq.kernels import complete, own_kernel, sweep_sizes
 from tests.kernels.kernel_programs import ROOT, SOURCES, Ended, Programs, ended, made_once
 
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
@@ -104,7 +104,7 @@ def test_a_sweep_measures_each_size_between_the_same_two_processes(mpi: Mpi, pro
     done = run(mpi, program, "--interface", "lo", warmup_s=0, duration_s=100, **options)
     assert done.rc == 0, done.err
     sizes = done.line["sizes"]
-    mpi_pingpong = kernel("mpi_pingpong")
+    mpi_pingpong = own_kernel("mpi_pingpong")
     assert [one["options"]["message_bytes"] for one in sizes] == sorted(
         sweep_sizes(mpi_pingpong, complete(mpi_pingpong, options))
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.kernels import complete, kernel
+from hpcq.kernels import complete, own_kernel, own_kernels
 from hpcq.run_folder.lines import Outcome, kept_sizes, measured_sizes, read_line
 from hpcq.run_folder.spools import Spool
 from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, mpich_alone_takes_long, program, run
@@ -239,9 +239,9 @@ def test_a_sweep_that_is_killed_has_each_measured_size_on_the_disk(mpi: Mpi, pro
     [raw] = Spool(tmp_path / "spool.jsonl").read_all("j1", (1, 1))
     for size in SIZES:
         options = complete(
-            kernel("mpi_pingpong"), {"message_bytes": size, "sweep_to_bytes": 128, "duration_s": 2, "warmup_s": 0}
+            own_kernel("mpi_pingpong"), {"message_bytes": size, "sweep_to_bytes": 128, "duration_s": 2, "warmup_s": 0}
         )
-        line = read_line(raw, path, "mpi_pingpong", options)
+        line = read_line(raw, path, own_kernels(), "mpi_pingpong", options)
         assert line.outcome is (Outcome.MEASURED if size in sizes else Outcome.FAILED), line
         if size not in sizes:
             assert (line.reason or "").startswith("the sweep was killed before this size was measured"), line

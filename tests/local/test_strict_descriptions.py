@@ -9,10 +9,10 @@ import pytest
 
 from hpcq.cli.main import run as hpcq_main
 from hpcq.definition.files.campaign import read_campaign
-from hpcq.definition.find import know_folder, know_texts
+from hpcq.definition.find import kernels_of_run, kernels_of_texts
 from hpcq.definition.kernel_file import kernel_of, read_kernel
 from hpcq.errors import UserError
-from hpcq.kernels import kernels, own_kernels
+from hpcq.kernels import own_kernels
 from tests.described.descriptions import FOLDER, RATE, TABLE, write
 from tests.local.local_desk import LocalDesk
 
@@ -120,9 +120,8 @@ def test_what_was_stored_with_a_run_is_read_all_the_same(tmp_path: Path, text: s
     assert said
     stored = changed(text, old, new)
     path = write(tmp_path, stored)
-    know_folder(path.parent)
-    know_texts({name_of(text): path.read_text()})
-    assert kernels()[name_of(text)].metrics
+    assert kernels_of_run(path.parent)[name_of(text)].metrics
+    assert kernels_of_texts({name_of(text): path.read_text()})[name_of(text)].metrics
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "campaign.yaml").write_text(f"name: c\nclusters: [a]\npairs: all\ntests: [{{kernel: {name_of(text)}}}]\n")
     if new not in NEVER_RAN and not said.startswith(("sizes", "sends")):

@@ -13,6 +13,7 @@ import pytest
 from hpcq.cli import accept as verb
 from hpcq.definition.derive import with_set
 from hpcq.definition.files.campaign import read_campaign
+from hpcq.kernels import own_kernels
 from hpcq.runner.accept.accepting import ClusterAcceptance, judged_collectives, not_covered, set_to_run
 from hpcq.runner.accept.judging import Measured
 from hpcq.store.database import reading
@@ -93,7 +94,7 @@ def test_the_campaign_of_a_set_has_its_tests_and_nodes_alone(tmp_path: Path) -> 
     source = (REPOSITORY / "campaigns/mixed.yaml").read_text() + (
         "gates:\n  - {metric: throughput_bps, kernel: tcp_stream, minimum: 1}\n  - {metric: operation_p50_ns, maximum: 1s}\n"
     )
-    with_set(source, tmp_path / "set.yaml", "alpha", NODES, 5)
+    with_set(source, own_kernels(), tmp_path / "set.yaml", "alpha", NODES, 5)
     made = read_campaign(tmp_path / "set.yaml")
     assert {test.kernel for test in made.tests} == {"mpi_collective"}
     assert (made.clusters, made.repetition_count, made.nodes.include) == (("alpha",), 5, NODES)

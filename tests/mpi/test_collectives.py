@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.kernels import kernel
+from hpcq.kernels import own_kernel
 from tests.kernels.test_kernels_mpi import MPICH, MPIS
 from tests.mpi.mpi_programs import Launched, mpich_takes_long, on_two_nodes, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
@@ -19,7 +19,7 @@ WITH_BOTH = {"barrier", "allreduce", "alltoallv", "ibcast", "incast", "multi_pai
 
 
 def operations() -> list[str]:
-    option = kernel("mpi_collective").option("operation")
+    option = own_kernel("mpi_collective").option("operation")
     assert option is not None
     return list(option.choices)
 

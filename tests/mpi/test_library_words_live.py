@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.kernels import own_kernels
 from hpcq.run_folder.lines import Outcome, RawLine, printed, read_line
 from tests.kernels.kernel_programs import LIMIT_S
 from tests.kernels.test_kernels_mpi import MPICH, MPIS, YIELD
@@ -33,7 +34,7 @@ def test_a_result_among_what_ucx_logs_counts(launched: Launched, sweeps: bool) -
     assert not any('{"format"' in one for one in said)
     first = content["sizes"][0] if sweeps else content
     raw = RawLine(done.stdout, json.dumps({"rc": done.returncode}).encode(), b"")
-    line = read_line(raw, Path("t1-r1.json"), "mpi_pingpong", first["options"])
+    line = read_line(raw, Path("t1-r1.json"), own_kernels(), "mpi_pingpong", first["options"])
     assert (line.outcome, line.reason) == (Outcome.MEASURED, None)
     assert dict(line.warnings)["library_said"].splitlines()[0] == said[0]
     assert line.content["granted"]["mpi_transport_said"] == "tcp/lo"
@@ -52,6 +53,6 @@ def test_what_open_mpi_says_on_standard_error(launched: Launched, transport: str
     environment = {**os.environ, **YIELD, **wanted}
     done = subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT_S, check=False)
     raw = RawLine(done.stdout, json.dumps({"rc": done.returncode}).encode(), b"", words=done.stderr.decode())
-    line = read_line(raw, Path("t1-r1.json"), "mpi_pingpong", json.loads(done.stdout)["options"])
+    line = read_line(raw, Path("t1-r1.json"), own_kernels(), "mpi_pingpong", json.loads(done.stdout)["options"])
     assert (line.outcome, line.reason) == (Outcome.MEASURED, None), done.stderr
     assert line.content["granted"]["mpi_transport_said"] == transport

@@ -15,6 +15,7 @@ from hpcq.cli.main import run as hpcq
 from hpcq.definition.derive import with_pairs
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import UserError
+from hpcq.kernels import own_kernels
 from hpcq.nodelist import takes_part
 from hpcq.run_folder.paths import write_json
 from hpcq.store.load.cluster import load_run
@@ -222,14 +223,17 @@ def test_a_campaign_of_other_pairs_leaves_collectives_and_links_out(tmp_path: Pa
         "transport: tcp\ngates:\n  - {metric: throughput_bps, kernel: tcp_stream, minimum: 1}\n"
         "  - {metric: operation_p50_ns, maximum: 1s}\n  - {metric: lost_ratio, kernel: udp_stream, maximum: 1}\n"
     )
-    assert with_pairs(source, tmp_path / "other.yaml", "alpha", [("n3", "n1")], 5) == ("udp_stream", "mpi_collective")
+    assert with_pairs(source, own_kernels(), tmp_path / "other.yaml", "alpha", [("n3", "n1")], 5) == (
+        "udp_stream",
+        "mpi_collective",
+    )
     made = read_campaign(tmp_path / "other.yaml")
     assert [test.kernel for test in made.tests] == ["tcp_stream", *["tcp_pingpong"] * 2, *["mpi_pingpong"] * 2]
     assert {test.on for test in made.tests} == {("pairs",)}
     assert [(gate.kernel, gate.metric) for gate in made.gates] == [("tcp_stream", "throughput_bps")]
     alone = "name: a\nclusters: [x]\npairs: all\ntests: [{kernel: mpi_collective}]\n"
     with pytest.raises(UserError, match=r"tests: none of them runs on pairs"):
-        with_pairs(alone, tmp_path / "none.yaml", "x", [("n3", "n1")], 5)
+        with_pairs(alone, own_kernels(), tmp_path / "none.yaml", "x", [("n3", "n1")], 5)
 
 
 @pytest.mark.promise("compare says of a slow collective which pairs of its nodes are slow too.")

@@ -15,6 +15,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import UserError
+from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.queue.run_state import all_steps, make_job, write_job
@@ -91,7 +92,7 @@ def test_an_environment_is_that_of_one_toolchain(tmp_path: Path) -> None:
     assert other["EVEN"] == "06"
     nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in (1, 2)]
     plan = make_plan(campaign(tmp_path), site, nodes, "c-20260101T000000Z-00ff", 1)
-    write_job(make_job(plan, 0, 1, all_steps(plan, 0)), site, "/r", tmp_path / "job")
+    write_job(make_job(plan, 0, 1, all_steps(plan, 0)), own_kernels(), site, "/r", tmp_path / "job")
     script = (tmp_path / "job" / "job.sh").read_text()
     begin = script.index("with_toolchain() {")
     function = script[begin : script.index("\n}\n", begin) + 3]
@@ -120,7 +121,7 @@ def test_a_script_starts_each_test_as_its_toolchain_says(tmp_path: Path) -> None
     nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in (1, 2)]
     plan = make_plan(campaign(tmp_path), site, nodes, "c-20260101T000000Z-00ff", 1)
     job = make_job(plan, 0, 1, all_steps(plan, 0))
-    write_job(job, site, "/r", tmp_path / "job")
+    write_job(job, own_kernels(), site, "/r", tmp_path / "job")
     script = (tmp_path / "job" / "job.sh").read_text()
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert script.count('with_toolchain gcc-openmpi 30 "$ROOT"/toolchains/gcc-openmpi/bin/hpcq-mpi mpi_ping') == 2 * 3

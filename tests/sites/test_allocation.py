@@ -13,6 +13,7 @@ import pytest
 
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
+from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.lines import elsewhere
 from hpcq.runner.drive.tournaments import make_tournament, write_any
@@ -44,7 +45,7 @@ def ended(folder: Path, kind: str, allocation: str, *, tournament: bool = False)
         plan = replace(plan, allocation="whole")
         job = make_tournament(plan, [0], 1, {0: all_steps(plan)})
     place = folder / job.folder
-    write_any(job, cluster, str(folder), place)
+    write_any(job, own_kernels(), cluster, str(folder), place)
     commands = folder / "commands"
     commands.mkdir()
     (folder / "bin").mkdir()

@@ -14,7 +14,7 @@ import pytest
 
 from hpcq import assets, units
 from hpcq.errors import StoreError
-from hpcq.kernels import kernels
+from hpcq.kernels import own_kernels
 from hpcq.store import database as store
 from hpcq.store.blocks import unpacked
 from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
@@ -289,8 +289,8 @@ def test_a_database_with_other_pages_is_written_as_it_is(builder: RunBuilder, pa
 
 
 def test_every_unit_of_a_name_is_a_unit_of_the_database(path: Path) -> None:
-    of_kernels = {metric.unit or "number" for one in kernels().values() for metric in one.metrics}
-    of_kernels |= {option.unit or "number" for one in kernels().values() for option in one.options}
+    of_kernels = {metric.unit or "number" for one in own_kernels().values() for metric in one.metrics}
+    of_kernels |= {option.unit or "number" for one in own_kernels().values() for option in one.options}
     with writing(path) as connection:
         known = {row[0] for row in connection.execute("SELECT name FROM unit")}
     assert known >= of_kernels | {suffix[1:] for suffix in units.SUFFIXES}

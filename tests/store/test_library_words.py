@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcq.kernels import own_kernels
 from hpcq.run_folder.lines import Line, Outcome, RawLine, framed, measured_sizes, printed, read_line, skipped_sizes
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.live import Watch
@@ -45,7 +46,7 @@ def result(tmp_path: Path) -> dict[str, Any]:
 
 def read(content: bytes, result: dict[str, Any], rc: int = 0, words: str = "") -> Line:
     raw = RawLine(content, json.dumps({"rc": rc}).encode(), b"", words=words)
-    return read_line(raw, Path("t1-r1.json"), result["kernel"], result["options"])
+    return read_line(raw, Path("t1-r1.json"), own_kernels(), result["kernel"], result["options"])
 
 
 def lines(*words: str) -> bytes:

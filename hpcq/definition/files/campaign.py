@@ -44,7 +44,7 @@ from hpcq.definition.checking import (
 )
 from hpcq.definition.files.gates import GateSection, read_expect, read_gates
 from hpcq.definition.files.links import LinkSection, Places, placed, read_links
-from hpcq.definition.find import know_described, know_texts
+from hpcq.definition.find import kernel_names, kernels_named, kernels_of_texts
 from hpcq.definition.kernel_file import described_tests
 from hpcq.definition.model import (
     Allocation,
@@ -68,10 +68,10 @@ from hpcq.definition.model import (
 from hpcq.kernels import (
     SIZE_OPTION,
     Kernel,
+    Kernels,
     Option,
     complete,
     expected_s,
-    kernels,
     option_value,
     own_kernels,
     related,
@@ -673,7 +673,7 @@ def _hint(kernel: Kernel, option: Option, value: Any, *, swept: bool) -> str | N
     if option.maximum is None or isinstance(value, (bool, dict)) or not _above(option, value):
         return None
     family = kernel.name.partition("_")[2]
-    for other in kernels().values():
+    for other in own_kernels().values():
         theirs = other.option(option.name)
         if other.name != kernel.name and other.name.partition("_")[2] == family and theirs is not None:
             try:
@@ -827,10 +827,11 @@ def read_campaign(path: Path) -> Campaign:
     document.refuse_other_kind("tests", "scheduler", "this is a cluster file: must be a campaign", hint)
     file = check(CampaignFile, document.data, document)
     _check_values(document)
-    tests = _read_tests(document, know_described(_kernel_names(document), path))
+    kernels = kernels_named(_kernel_names(document), path)
+    tests = _read_tests(document, kernels, kernel_names(path))
     check_bind_device(document)
     tests = with_toolchains(document, tests)
-    gates = [*read_gates(document, tests), *read_expect(document, tests)]
+    gates = [*read_gates(document, tests, kernels), *read_expect(document, tests, kernels)]
     links = read_links(document, tests)
     _check_networks(document)
     allocation = read_allocation(document)
@@ -856,6 +857,7 @@ def read_campaign(path: Path) -> Campaign:
         gates=tuple(gates),
         budget=None if file.budget is None else budget(file.budget),
         evidence=Evidence(file.evidence),
+        kernels=kernels,
         links=tuple(links),
         pairs_of_links=file.pairs is None and bool(links),
         allocation=allocation,
@@ -881,10 +883,10 @@ def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gat
     """
     document = parse_document(text, name)
     names = _kernel_names(document)
-    know_texts({one: descriptions[one] for one in names if one in descriptions})
-    valid = [*know_described(names - descriptions.keys()), *descriptions]
-    tests = with_toolchains(document, _read_tests(document, valid))
-    gates = [*read_gates(document, tests), *read_expect(document, tests)]
+    stored = {one: descriptions[one] for one in names if one in descriptions}
+    kernels = {**kernels_named(names - stored.keys()), **kernels_of_texts(stored)}
+    tests = with_toolchains(document, _read_tests(document, kernels, [*kernel_names(), *descriptions]))
+    gates = [*read_gates(document, tests, kernels), *read_expect(document, tests, kernels)]
     document.raise_complaints()
     return tuple(gates)
 
@@ -943,7 +945,7 @@ def _kernel_names(document: Document) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-def _read_tests(document: Document, valid: Sequence[str]) -> list[Test]:
+def _read_tests(document: Document, kernels: Kernels, valid: Sequence[str]) -> list[Test]:
     entries = document.data.get("tests")
     tests: list[Test] = []
     first_lines: dict[tuple[Any, ...], int] = {}
@@ -953,7 +955,7 @@ def _read_tests(document: Document, valid: Sequence[str]) -> list[Test]:
         if section is None:
             _check_kernel_name(document, entry, place, valid)
             continue
-        read = _read_test(document, section, place, len(tests), valid)
+        read = _read_test(document, section, place, len(tests), kernels, valid)
         for test in placed(document, section.on, read, place):
             key = (test.kernel, tuple(test.parameters.items()))
             if key in first_lines:
@@ -991,11 +993,13 @@ def _check_related(kernel: Kernel, points: Sequence[_Point], document: Document,
     return True
 
 
-def _read_test(document: Document, section: TestSection, place: Place, before: int, valid: Sequence[str]) -> list[Test]:
+def _read_test(  # noqa: PLR0917 - one entry, and what it may name
+    document: Document, section: TestSection, place: Place, before: int, kernels: Kernels, valid: Sequence[str]
+) -> list[Test]:
     _check_kernel_name(document, {"kernel": section.kernel}, place, valid)
     if not document.clean(place):
         return []
-    kernel = kernels()[section.kernel]
+    kernel = kernels[section.kernel]
     zip_is_list = isinstance(document.data["tests"][place[1]].get("zip"), list)
     entry = TestEntry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
     tests: list[Test] = []

@@ -12,7 +12,7 @@ from hpcq import units
 from hpcq.definition.checking import QUANTITY, Document, Place, Seconds, Section, check, shown
 from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
 from hpcq.gate_kinds import ONE_CORE, GateAgainst, read_against, written_kinds
-from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
+from hpcq.kernels import Better, Kernel, Kernels, option_value, read_quantity, unknown_name
 
 #: A share of the reference above this was probably meant as per cent.
 _SHARE_MAX = 20.0
@@ -51,14 +51,14 @@ class GateSection(Section):
     )
 
 
-def read_gates(document: Document, tests: Sequence[Test]) -> list[Gate]:
+def read_gates(document: Document, tests: Sequence[Test], kernels: Kernels) -> list[Gate]:
     """All gates, one per kernel that they apply to. Complaints go to the document."""
     entries = document.data.get("gates")
     gates: list[Gate] = []
     for position, entry in enumerate(entries if isinstance(entries, list) else []):
         place: Place = ("gates", position)
         section = check(GateSection, entry, document, place) if document.clean(place) else None
-        tested = _tested(document)
+        tested = _tested(document, kernels)
         if section is not None and tested:
             gates += _read_gate(document, section, place, tested, tests)
     return gates
@@ -75,17 +75,27 @@ EXPECTED_SHARE = 0.9
 _STREAMS = ("tcp_stream", "udp_stream", "mpi_stream")
 
 
-def read_expect(document: Document, tests: Sequence[Test]) -> list[Gate]:
+def read_expect(document: Document, tests: Sequence[Test], kernels: Kernels) -> list[Gate]:
     """What `expect` wants, as gates. Complaints go to the document."""
     wanted = document.data.get("expect")
     place: Place = ("expect",)
     if wanted is None or not document.clean(place):
         return []
-    tested = _tested(document)
+    tested = _tested(document, kernels)
     if wanted == "link":
         against = replace(read_against("link"), argument=ONE_CORE)
         gates = [
-            Gate("throughput_bps", test.kernel, GateStatistic.MEDIAN, LINK_SHARE, None, test.parameters, against, expected=True)
+            Gate(
+                "throughput_bps",
+                test.kernel,
+                GateStatistic.MEDIAN,
+                LINK_SHARE,
+                None,
+                test.parameters,
+                against,
+                expected=True,
+                better=Better.HIGHER,
+            )
             for test in tests
             if fills_a_link(test.kernel, test.parameters)
         ]
@@ -125,15 +135,17 @@ def _expected(document: Document, name: str, value: Any, tested: Mapping[str, Ke
             continue
         lower = metric.better is Better.LOWER
         bounds = (None, wanted / EXPECTED_SHARE) if lower else (EXPECTED_SHARE * wanted, None)
-        found.append(Gate(name, kernel.name, GateStatistic.MEDIAN, bounds[0], bounds[1], {}, expected=True))
+        found.append(
+            Gate(name, kernel.name, GateStatistic.MEDIAN, bounds[0], bounds[1], {}, expected=True, better=metric.better)
+        )
     return found
 
 
-def _tested(document: Document) -> dict[str, Kernel]:
+def _tested(document: Document, kernels: Kernels) -> dict[str, Kernel]:
     """The kernels named by the file's tests, even if a test has another error."""
     entries = document.data.get("tests")
     names = [entry.get("kernel") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return {name: kernels()[name] for name in names if isinstance(name, str) and name in kernels()}
+    return {name: kernels[name] for name in names if isinstance(name, str) and name in kernels}
 
 
 def _read_gate(
@@ -162,12 +174,13 @@ def _read_gate(
     gates = []
     for kernel in having:
         metric = kernel.metric(section.metric)
-        if section.statistic == "worst" and metric is not None and metric.better is Better.NONE:
-            document.complain((*place, "statistic"), f"'worst': {metric.name} has no better direction, must be median")
+        better = Better.NONE if metric is None else metric.better
+        if section.statistic == "worst" and better is Better.NONE:
+            document.complain((*place, "statistic"), f"'worst': {section.metric} has no better direction, must be median")
         where = _where(document, section.where, (*place, "where"), kernel, tests, last=len(having) == 1)
         if where is not None:
             statistic = GateStatistic(section.statistic)
-            gates.append(Gate(section.metric, kernel.name, statistic, minimum, maximum, where, against))
+            gates.append(Gate(section.metric, kernel.name, statistic, minimum, maximum, where, against, better=better))
     if not gates and document.clean(place) and document.clean(("tests",)):
         document.complain((*place, "where"), "no test of this campaign has these parameters: correct them or the tests")
     return gates

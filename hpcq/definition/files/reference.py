@@ -28,9 +28,10 @@ from hpcq.definition.files.campaign import (
 from hpcq.definition.files.cluster import ClusterFile, CompilerSection, ConnectionSection, MpiSection
 from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection
+from hpcq.definition.find import all_kernels
 from hpcq.definition.model import Pattern
 from hpcq.gate_kinds import gate_kinds
-from hpcq.kernels import CPUS_PATTERN, NAME_PATTERN, Kernel, Option, OptionType, kernels
+from hpcq.kernels import CPUS_PATTERN, NAME_PATTERN, Kernel, Option, OptionType
 
 #: The tables by the name in their markers.
 SECTIONS: dict[str, Any] = {
@@ -170,7 +171,7 @@ def campaign_schema() -> dict[str, Any]:
     reservation = definitions["NodesSection"]["properties"]["reservation"]
     reservation["anyOf"].insert(0, {"type": "string"})
     test = definitions["TestSection"]
-    known = kernels()
+    known, _ = all_kernels()
     test["properties"]["kernel"]["enum"] = list(known)
     test["allOf"] = [_parameters_of(kernel) for kernel in known.values()]
     return schema

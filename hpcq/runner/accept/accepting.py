@@ -26,7 +26,7 @@ from hpcq.analysis.standing import standings, told_before
 from hpcq.definition.derive import collectives_of, plays_tournaments, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.find import find_cluster
-from hpcq.definition.model import Cluster, Pattern, measured_over
+from hpcq.definition.model import Campaign, Cluster, Pattern, measured_over
 from hpcq.errors import HpcqError, UserError
 from hpcq.kernels import Better
 from hpcq.nodelist import fold, names_several, natural, nodes_of
@@ -34,7 +34,7 @@ from hpcq.run_folder.paths import RunFolder, write_json
 from hpcq.runner import stages
 from hpcq.runner.accept.choice import MEETINGS, NodeSelection, NodesToTest, again, both_ways, choose, partners, to_measure_alone
 from hpcq.runner.accept.judging import Judging, Measured, disturbed_as_usual, oriented
-from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
+from hpcq.runner.site.place import check_definitions, copy_descriptions, open_run, reach, scheduler_of
 from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
@@ -409,6 +409,7 @@ class Measuring:
     """Where to run. path: the cluster's file. reservation: the one to run in."""
 
     order: AcceptOrder
+    campaign: Campaign
     cluster: str
     path: Path
     reservation: str | None
@@ -425,6 +426,7 @@ class Measuring:
         while campaign.exists():
             campaign = campaign.with_name(f"again-{campaign.name}")
         write(campaign)
+        copy_descriptions(self.campaign, folder)
         folders = [*self.order.cluster_folders, self.path.parent]
         if self.reservation is not None:
             with_reservation(self.path, folder / "clusters" / self.path.name, self.reservation)
@@ -553,7 +555,7 @@ def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
 
     Raises UserError for bad files, an unknown baseline or an unknown reservation before it runs anything.
     """
-    every_link, paths, reference = _read(order)
+    campaign, paths, reference = _read(order)
     outcomes = []
     for name, path in paths.items():
         with alone(order.runs_folder, name) as mine:
@@ -561,7 +563,7 @@ def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
                 say(f"{name}: another acceptance is under way; this one does nothing")
                 outcomes.append(ClusterAcceptance(name, {}, Acceptance(()), busy=True))
                 continue
-            outcomes.append(_Acceptor(order, name, path, reference, say).run(every_link=every_link))
+            outcomes.append(_Acceptor(order, campaign, name, path, reference, say).run())
     return outcomes
 
 
@@ -571,25 +573,25 @@ def plan_acceptance(order: AcceptRequest, say: Say) -> list[PlannedAcceptance]:
     What the scheduler says of nodes is written down, as in every acceptance: it decides who needs a verdict. Raises UserError
     like `accept`.
     """
-    every_link, paths, reference = _read(order)
+    campaign, paths, reference = _read(order)
     planned = []
     for name, path in paths.items():
-        acceptor = _Acceptor(order, name, path, reference, say)
-        ready = acceptor.ready(every_link=every_link)
+        acceptor = _Acceptor(order, campaign, name, path, reference, say)
+        ready = acceptor.ready()
         choice, left_out = ready.choice, tuple(one.words for one in acceptor.left_out(ready))
         reasons = (choice.targets, choice.blocked, choice.reservation)
         planned.append(PlannedAcceptance(name, *reasons, ready.pairs, ready.together, left_out))
     return planned
 
 
-def _read(order: AcceptRequest) -> tuple[bool, dict[str, Path], tuple[int, ...] | None]:
-    """Read whether the campaign wants every pair, the cluster files, and the runs of the baseline if one is named."""
+def _read(order: AcceptRequest) -> tuple[Campaign, dict[str, Path], tuple[int, ...] | None]:
+    """Read the campaign, the cluster files, and the runs of the baseline if one is named."""
     campaign, paths = check_definitions(order.campaign, order.cluster_folders)
     with writing(order.database) as database:
         reference = None if order.against is None else baseline_runs(database, order.against)
     if order.selection.reservation is not None:
         check_reservation(order.selection.reservation, order.database, paths)
-    return campaign.pairs.pattern is Pattern.ALL, dict(paths), reference
+    return campaign, dict(paths), reference
 
 
 def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
@@ -706,8 +708,11 @@ class _Ready:
 class _Acceptor:
     """One cluster's acceptance."""
 
-    def __init__(self, order: AcceptRequest, name: str, path: Path, baseline: tuple[int, ...] | None, say: Say) -> None:
+    def __init__(  # noqa: PLR0917 - what is asked for, and where
+        self, order: AcceptRequest, campaign: Campaign, name: str, path: Path, baseline: tuple[int, ...] | None, say: Say
+    ) -> None:
         self.order = order
+        self.campaign = campaign
         self.name = name
         self.path = path
         self.say = say
@@ -717,12 +722,12 @@ class _Acceptor:
         self.run_ids: list[int] = []
         self.runs: list[str] = []
         self.set_runs: list[str] = []
-        self.wanted = collectives_of(order.campaign.read_text(encoding="utf-8"))
+        self.wanted = collectives_of(order.campaign.read_text(encoding="utf-8"), campaign.kernels)
         #: What nodes of one job must have in common: the fabric of each, and its interface.
         self.apart: dict[str, str] = {}
 
-    def ready(self, *, every_link: bool) -> _Ready:
-        """Observe and choose. every_link: the campaign wants all pairs."""
+    def ready(self) -> _Ready:
+        """Observe and choose."""
         administration = self.scheduler.administration()
         seen = _upkeep(administration, self.name, self.say) if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
@@ -755,7 +760,7 @@ class _Acceptor:
                 baseline=baseline_pairs,
                 good=good,
                 leaf_of=groups,
-                every_link=every_link,
+                every_link=self.campaign.pairs.pattern is Pattern.ALL,
                 meetings=MEETINGS,
                 apart=self.apart,
             )
@@ -765,9 +770,9 @@ class _Acceptor:
         together = set_to_run(known_pairs, choice.testable, choice.room) if choice.can_run and self.wanted else ()
         return _Ready(administration, seen, native, choice, tuple(planned), standing, together)
 
-    def run(self, *, every_link: bool) -> ClusterAcceptance:
-        """Observe, choose, run, judge, record. every_link: the campaign wants all pairs."""
-        ready = self.ready(every_link=every_link)
+    def run(self) -> ClusterAcceptance:
+        """Observe, choose, run, judge, record."""
+        ready = self.ready()
         administration, seen, choice, standing = ready.administration, ready.seen, ready.choice, ready.standing
         if choice.can_run:
             self._measure(ready.pairs, choice)
@@ -813,11 +818,11 @@ class _Acceptor:
         """Run these pairs once and load the run. What cannot be measured becomes rows with reasons. alone: one at a time."""
         if not pairs:
             return
-        measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
+        measuring = Measuring(self.order, self.campaign, self.name, self.path, choice.reservation, self.say)
         source = self.order.campaign.read_text(encoding="utf-8")
 
         def write(target: Path) -> None:
-            left_out = with_pairs(source, target, self.name, pairs, REPETITIONS_MIN, alone=alone)
+            left_out = with_pairs(source, self.campaign.kernels, target, self.name, pairs, REPETITIONS_MIN, alone=alone)
             if left_out and not self.runs:
                 self.say(f"{self.name}: tests of {', '.join(left_out)} are left out here: nodes are judged by their pairs")
 
@@ -828,10 +833,10 @@ class _Acceptor:
         if not nodes:
             return
         source = self.order.campaign.read_text(encoding="utf-8")
-        measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
+        measuring = Measuring(self.order, self.campaign, self.name, self.path, choice.reservation, self.say)
         for _ in range(SET_JOBS_MIN):
             measuring.run(
-                lambda target: with_set(source, target, self.name, nodes, REPETITIONS_MIN),
+                lambda target: with_set(source, self.campaign.kernels, target, self.name, nodes, REPETITIONS_MIN),
                 self.set_runs,
                 f"{','.join(fold(nodes))} together",
             )

@@ -249,7 +249,7 @@ class Submitter:
         for job in jobs:
             first = job.job if isinstance(job, Job) else job.pairs[0].job
             site = replace(self._account.site(queue.cluster), interface=self._plan.interface_of(pair_index_of(first)))
-            write_any(job, site, queue.root, queue.folder / job.folder)
+            write_any(job, queue.kernels, site, queue.root, queue.folder / job.folder)
         wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job for job in jobs]}
         attempts: list[dict[str, Any]] = [
             {

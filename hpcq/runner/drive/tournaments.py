@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Cluster, Test, launched, running
+from hpcq.kernels import Kernels
 from hpcq.nodelist import natural
 from hpcq.planning.allocations import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
 from hpcq.planning.plan import Plan, PlannedPair, shared_job_name
@@ -129,42 +130,40 @@ def _sizes_done(plan: Plan, steps: Sequence[PlayedStep], folder: Path) -> tuple[
     return tuple(one for one in found if one.sizes)
 
 
-def write_any(job: Job | Tournament, cluster: Cluster, root: str, folder: Path) -> None:
+def write_any(job: Job | Tournament, kernels: Kernels, cluster: Cluster, root: str, folder: Path) -> None:
     """Write the folder of a job or a tournament."""
     if isinstance(job, Job):
-        write_job(job, cluster, root, folder)
+        write_job(job, kernels, cluster, root, folder)
     else:
-        write_tournament(job, cluster, root, folder)
+        write_tournament(job, kernels, cluster, root, folder)
 
 
-def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder: Path) -> None:
+def write_tournament(tournament: Tournament, kernels: Kernels, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json, tournament.txt, launched.txt and job.sh into `folder`; `root` is the run's folder on the cluster."""
     content = {"format": 1, **asdict(tournament)}
     content["steps"] = [
         [step.round_no, step.test_no, step.repetition_no, [pair.job for pair in step.pairs]] for step in tournament.steps
     ]
-    named = [(test.test_no, test.kernel, test.parameters) for test in running(tournament.tests)]
+    tests = running(tournament.tests)
     context = {
         **site_context(cluster, root),
-        "programs": write_programs(folder, named) and PROGRAMS,
-        "modules": modules_of(cluster, {name for _, name, _ in named}),
+        "programs": write_programs(folder, kernels, tests) and PROGRAMS,
+        "modules": modules_of(cluster, kernels, tests),
         "job": tournament,
         "folder": f"{root}/{tournament.folder}",
         "body": "tournament.sh.j2",
         "join_timeout_s": _JOIN_TIMEOUT_S,
         "mpi_starts_max": _MPI_STARTS_MAX,
         "spool": SPOOL,
-        "commands": {
-            test.test_no: played(test.test_no, test.kernel, test.parameters)["parameters"] for test in tournament.launches
-        },
+        "commands": {test.test_no: played(kernels, test)["parameters"] for test in tournament.launches},
     }
-    write_text(folder / "tournament.txt", tournament_text(tournament), synced=False)
+    write_text(folder / "tournament.txt", tournament_text(tournament, kernels), synced=False)
     if tournament.launches:
         write_text(folder / "launched.txt", launched_text(tournament), synced=False)
     write_folder(folder, content, render(describe(cluster.scheduler).head_template, context))
 
 
-def tournament_text(tournament: Tournament) -> str:
+def tournament_text(tournament: Tournament, kernels: Kernels) -> str:
     """Return the file that conductor and ranks read. kernels/c/tournament.h defines its records."""
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
     lines += [f"decided_after {tournament.decided_after}"] if tournament.decided_after else []
@@ -176,7 +175,7 @@ def tournament_text(tournament: Tournament) -> str:
     for test in running(tournament.tests):
         if test.test_no in apart:
             continue
-        command = played(test.test_no, test.kernel, test.parameters)
+        command = played(kernels, test)
         lines.append(f"test {test.test_no} {command['kernel']} {test.timeout_s}")
         lines += [f"option {name} {_value(value)}" for name, value in command["parameters"].items()]
     for step in tournament.steps:

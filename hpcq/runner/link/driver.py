@@ -412,7 +412,7 @@ class LinkSubmitter:
                 roots = (side.run_root, side.root)
                 over = self._state.plan.interface_at((qualified(side.cluster.name, job.nodes[0]),))
                 site = replace(side.account.site(side.cluster), interface=over)
-                write_side(job, self._state.link, site, roots=roots, folder=folder, first=first)
+                write_side(job, side.kernels, self._state.link, site, roots=roots, folder=folder, first=first)
                 side.push(job)
                 waits[side.name] = side.expected_wait_s(job)
         if len(waits) < len(SIDES):

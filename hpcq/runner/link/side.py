@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Cluster, Link, Listen
+from hpcq.kernels import Kernels
 from hpcq.planning.links import LinkPlan, split
 from hpcq.planning.plan import pair_index_of
 from hpcq.planning.waves import nodes_left
@@ -25,6 +26,7 @@ from hpcq.runner.queue.run_state import (
     Step,
     make_job,
     modules_of,
+    played,
     write_folder,
     write_programs,
 )
@@ -205,7 +207,9 @@ def make_side(state: LinkState, index: int, side: str, attempt_no: int, folder: 
     )
 
 
-def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, str], folder: Path, first: str) -> None:
+def write_side(
+    job: LinkJob, kernels: Kernels, link: Link, cluster: Cluster, *, roots: tuple[str, str], folder: Path, first: str
+) -> None:
     """Write job.json and job.sh into `folder`.
 
     roots: the run's folder on the cluster, and the link's below it. first: the side that measures where it can connect.
@@ -215,8 +219,9 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
         **site_context(cluster, roots[0]),
         "folder": f"{roots[1]}/{job.folder}",
         "body": "link.sh.j2",
-        "programs": write_programs(folder, [(one.test_no, one.kernel, one.parameters) for one in job.steps]) and PROGRAMS,
-        "modules": modules_of(cluster, {one.kernel for one in job.steps}),
+        "programs": write_programs(folder, kernels, job.steps) and PROGRAMS,
+        "modules": modules_of(cluster, kernels, job.steps),
+        "commands": {step.name: played(kernels, step) for step in job.steps},
         "listens": listens(link.listen, job.side),
         "goes_first": job.side == first,
         # The driver ends a side that waits in vain. This bound is for a side without a driver.

@@ -360,6 +360,7 @@ class ClusterQueue:
     ) -> None:  # fmt: skip
         """folder: the part's folder here. root: its counterpart on the cluster."""
         self.cluster, self.transport, self.scheduler = here.cluster, here.transport, here.scheduler
+        self.kernels = here.campaign.kernels
         self.account, self.record = account, record
         self.pace, self.clock = account.pace, account.clock
         self.folder, self.root, self.side = folder, root, side

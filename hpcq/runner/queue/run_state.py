@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 from hpcq import nodelist
 from hpcq.clock import CLOCK_TOLERANCE_S, seconds_between, utc_or_none
-from hpcq.definition.model import Cluster, running
+from hpcq.definition.model import Cluster, Test, running
 from hpcq.described import limit_s, programs_text
-from hpcq.kernels import kernel
+from hpcq.kernels import Kernels
 from hpcq.planning.plan import Plan, coverage_of, nodes_of_pair, pair_index_of
 from hpcq.render import render
 from hpcq.run_folder.failed_starts import cause_of
@@ -62,11 +62,6 @@ class Step:
     def key(self) -> StepKey:
         return self.test_no, self.repetition_no
 
-    @property
-    def command(self) -> dict[str, Any]:
-        """Return what the kernel program is told: a kernel of its own with options, or a program to start."""
-        return played(self.test_no, self.kernel, self.parameters)
-
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -102,28 +97,28 @@ class Job:
         return attempt_folder(self.job, self.attempt_no)
 
 
-def played(test_no: int, kernel_name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def played(kernels: Kernels, test: Test | Step) -> dict[str, Any]:
     """Return kernel and options as hpcq-net plays a test; a foreign program is its kernel `program`."""
-    described = kernel(kernel_name).described
+    described = kernels[test.kernel].described
     if described is None:
-        return {"kernel": kernel_name, "parameters": parameters}
-    limit = limit_s(described, parameters)
-    options = {"test_no": test_no, "duration_s": limit, "warmup_s": 0, "operation_count_max": 1}
+        return {"kernel": test.kernel, "parameters": test.parameters}
+    limit = limit_s(described, test.parameters)
+    options = {"test_no": test.test_no, "duration_s": limit, "warmup_s": 0, "operation_count_max": 1}
     return {"kernel": "program", "parameters": options}
 
 
-def write_programs(folder: Path, tests: Iterable[tuple[int, str, Mapping[str, Any]]]) -> bool:
+def write_programs(folder: Path, kernels: Kernels, tests: Iterable[Test | Step]) -> bool:
     """Write the file of the foreign programs that these tests start; False if they start none."""
-    found = [(test_no, kernel(name), parameters) for test_no, name, parameters in tests]
+    found = [(one.test_no, kernels[one.kernel], one.parameters) for one in tests]
     foreign = {one[0]: one for one in found if one[1].described is not None}
     if foreign:
         write_text(folder / PROGRAMS, programs_text([foreign[test_no] for test_no in sorted(foreign)]), synced=False)
     return bool(foreign)
 
 
-def modules_of(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules of a cluster and of the foreign programs among these kernels, each once."""
-    described = (kernel(name).described for name in sorted(set(names)))
+def modules_of(cluster: Cluster, kernels: Kernels, tests: Iterable[Test | Step]) -> tuple[str, ...]:
+    """Return the modules of a cluster and of the foreign programs that these tests start, each once."""
+    described = (kernels[name].described for name in sorted({one.kernel for one in tests}))
     return tuple(dict.fromkeys([*cluster.modules, *(one for found in described if found for one in found.modules)]))
 
 
@@ -178,18 +173,17 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
     )
 
 
-def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
+def write_job(job: Job, kernels: Kernels, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
-    names = {step.kernel for step in job.steps}
-    programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps])
     used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
     context = {
         **site_context(cluster, root),
         "job": job,
         "toolchains": launches(used),
         "folder": f"{root}/{job.folder}",
-        "modules": modules_of(cluster, names),
-        "programs": programs and PROGRAMS,
+        "modules": modules_of(cluster, kernels, job.steps),
+        "programs": write_programs(folder, kernels, job.steps) and PROGRAMS,
+        "commands": {step.name: played(kernels, step) for step in job.steps},
     }
     script = render(describe(cluster.scheduler).head_template, context)
     write_folder(folder, {"format": 1, **asdict(job)}, script)

@@ -95,8 +95,6 @@ def open_run(
     confirm: suspects are measured again in the same run. Raises StoreError if it cannot be written, UserError if something is
     already there.
     """
-    from hpcq.definition.find import described_paths
-
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     moment = dt.datetime.now(dt.UTC)
     run_name = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
@@ -110,9 +108,7 @@ def open_run(
         for beside in campaign.pairs.files:
             (aside / beside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(campaign_path.parent / beside, aside / beside)
-        for name, path in described_paths({test.kernel for test in campaign.tests}).items():
-            (aside / "kernels").mkdir(exist_ok=True)
-            shutil.copyfile(path, aside / "kernels" / f"{name}.yaml")
+        copy_descriptions(campaign, aside)
         for name, path in paths.items():
             shutil.copyfile(path, aside / "clusters" / f"{name}.yaml")
         descriptor = os.open(aside / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -143,6 +139,15 @@ def open_run(
             f"{run.path}: cannot be made: {error.strerror}", "--runs names another folder"
         ) from error
     return run
+
+
+def copy_descriptions(campaign: Campaign, folder: Path) -> None:
+    """Copy the descriptions of the foreign programs that a campaign runs, to where hpcq looks beside a campaign in `folder`."""
+    for name in sorted({test.kernel for test in campaign.tests}):
+        described = campaign.kernels[name].described
+        if described is not None:
+            (folder / "kernels").mkdir(exist_ok=True)
+            shutil.copyfile(described.path, folder / "kernels" / f"{name}.yaml")
 
 
 def place(run: RunFolder, cluster_name: str) -> ClusterSite:

@@ -23,15 +23,16 @@ from typing import Any
 from urllib.parse import quote
 
 from hpcq.clock import DriverTimes
+from hpcq.definition.find import kernels_of_texts
 from hpcq.errors import UserError
 from hpcq.evidence.case import Judge, JudgedResult
-from hpcq.kernels import kernels
+from hpcq.kernels import Kernels
 from hpcq.run_folder.lines import told_of
 from hpcq.store.blocks import packed, pruned, readable
 from hpcq.store.database import Connection, reading, transaction, writing
 from hpcq.store.history import counted
 from hpcq.store.load.row_keys import RowKeys, canonical
-from hpcq.store.query import median
+from hpcq.store.query import descriptions, median
 from hpcq.units import utc_now
 
 #: Values that take as much room as a point with its index.
@@ -414,10 +415,11 @@ def rejudge(path: Path, judge: Judge, version: int, run: str | None = None) -> R
     """Judge the evidence of measured results (of one run) again if rules other than `version` judged them."""
     judged = changed = 0
     with writing(path) as database, transaction(database):
-        keys = RowKeys(database)
+        kernels = kernels_of_texts(descriptions(database))
+        keys = RowKeys(database, kernels)
         old, pruned = _outdated(database, version, run)
         for result_id in old:
-            judgement = judge(_stored(database, result_id))
+            judgement = judge(_stored(database, kernels, result_id))
             before = _findings(database, result_id)
             database.execute("DELETE FROM result_finding WHERE result_id = ?", (result_id,))
             for finding in judgement.findings:
@@ -454,7 +456,7 @@ def _findings(database: Connection, result_id: int) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in database.execute(query, (result_id,))]
 
 
-def _stored(database: Connection, result_id: int) -> JudgedResult:
+def _stored(database: Connection, kernels: Kernels, result_id: int) -> JudgedResult:
     """A result in the form in which loading gave it to the rules, from the stored line and the facts of the nodes."""
     head = database.execute(
         "SELECT k.name AS kernel, ps.json AS parameters, x.attempt_id, j.client_node_id, j.server_node_id,"
@@ -474,7 +476,7 @@ def _stored(database: Connection, result_id: int) -> JudgedResult:
         ],
         "evidence": dict(_ends(database, result_id)),
     }
-    described = kernels().get(head["kernel"])
+    described = kernels.get(head["kernel"])
     if described is not None:
         line |= told_of(described, json.loads(head["parameters"]))
     facts = [_facts(database, head["attempt_id"], head[f"{end}_node_id"]) for end in _ENDS]

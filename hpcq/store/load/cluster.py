@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.clock import DriverTimes, utc_or_none
-from hpcq.definition.find import know_folder
+from hpcq.definition.find import kernels_of_run
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.evidence.case import EvidenceVerdict, Judge, JudgedResult, no_judge
-from hpcq.kernels import SIZE_OPTION
+from hpcq.kernels import SIZE_OPTION, Kernels
 from hpcq.planning.links import split
 from hpcq.planning.plan import job_name_of, pair_index_of
 from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
@@ -463,10 +463,17 @@ def _begins(begins: Any, interval_ms: int | None, values: Any) -> list[int] | No
 class ClusterLoader(PlanRows):
     """Loads one cluster once; create a new loader for each load."""
 
-    def __init__(
-        self, database: sqlite3.Connection, folder: RunFolder, cluster: str, run: Mapping[str, Any], judge: Judge
+    def __init__(  # noqa: PLR0917 - where it is, and how to read and judge it
+        self,
+        database: sqlite3.Connection,
+        folder: RunFolder,
+        cluster: str,
+        run: Mapping[str, Any],
+        kernels: Kernels,
+        judge: Judge,
     ) -> None:
-        super().__init__(database, folder, cluster, run)
+        super().__init__(database, folder, cluster, run, kernels)
+        self._kernels = kernels
         self.pending_count = 0
         self.read_count = 0
         self.known_count = 0
@@ -582,7 +589,7 @@ class ClusterLoader(PlanRows):
         test = self._tests[source.step[0]]
         for raw in lines[:-1]:
             times = source.attempt.driver_times
-            line = read_line(raw, source.path, test.test.kernel, test.test.parameters, times)
+            line = read_line(raw, source.path, self._kernels, test.test.kernel, test.test.parameters, times)
             self._judged(line, test.test, facts, source.job, times)
             if line.outcome is Outcome.MEASURED:
                 return raw
@@ -619,7 +626,7 @@ class ClusterLoader(PlanRows):
     def _write(self, source: ResultSource, facts: Facts, result_id: int, ingest_file_id: int, raw: RawLine) -> None:
         keys, job = self._tests[source.step[0]], source.job
         times = source.attempt.driver_times
-        line = read_line(raw, source.path, keys.test.kernel, keys.test.parameters, times)
+        line = read_line(raw, source.path, self._kernels, keys.test.kernel, keys.test.parameters, times)
         judgement = self._judged(line, keys.test, facts, job, times)
         place = ResultPlace(
             result_id=result_id,
@@ -1003,12 +1010,12 @@ def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None
         raise StoreError(f"{folder.run_json}: format {run['format']}: must be 1")
     wanted = folder.parts() if clusters is None else list(clusters)
     links = folder.link_names()
-    know_folder(folder.described)
+    kernels = kernels_of_run(folder.described)
     loaded = []
     with writing(database) as connection:
         for cluster in wanted:
             with transaction(connection):
-                loader = (LinkLoader if cluster in links else ClusterLoader)(connection, folder, cluster, run, judge)
+                loader = (LinkLoader if cluster in links else ClusterLoader)(connection, folder, cluster, run, kernels, judge)
                 loader.load()
             loaded.append(_account(connection, loader))
     return LoadReport(str(run.get("run") or folder.run), tuple(loaded))

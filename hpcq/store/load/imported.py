@@ -21,9 +21,11 @@ from typing import Any
 from urllib.parse import quote
 
 from hpcq import __version__, units
+from hpcq.definition.find import kernels_named
 from hpcq.errors import UserError
 from hpcq.imports.table import NodeFacts
 from hpcq.imports.values import Imported, ImportedJob, ImportedRun, ImportedTest, MetricName, Problems
+from hpcq.kernels import Kernels
 from hpcq.nodelist import nodes_of
 from hpcq.store.database import transaction, writing
 from hpcq.store.load.row_keys import RowKeys
@@ -75,6 +77,12 @@ class Brought:
     facts: Mapping[str, NodeFacts]
     problems: Problems
 
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels that its tests are named after, where they are kernels."""
+        jobs = (job for run in self.runs for job in run.jobs.values())
+        return kernels_named({one.test.kernel for job in jobs for one in job.found})
+
 
 def import_runs(database: Path, cluster: str, brought: Brought) -> ImportReport:
     """Write runs into the database at `database`, all or nothing; creates it if it does not exist.
@@ -111,7 +119,7 @@ class _Writer:
         self.report = ImportReport(cluster)
         self._database = database
         self._files, self._facts, self._problems = brought.files, brought.facts, brought.problems
-        self._names = RowKeys(database)
+        self._names = RowKeys(database, brought.kernels)
         self._cluster_id = self._names.row("cluster", name=cluster)
         if database.execute("SELECT 1 FROM link WHERE cluster_id = ?", (self._cluster_id,)).fetchone():
             raise UserError(f"--cluster {cluster}: is a link between two clusters: must be the name of one cluster")

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq import kernels, units
+from hpcq import units
 from hpcq.clock import utc_or_none
 from hpcq.definition.model import Test, of_nodes, of_set
-from hpcq.errors import HpcqError
+from hpcq.kernels import Kernel, Kernels, message_bytes
 from hpcq.planning.plan import job_name_of, nodes_of_pair
 from hpcq.run_folder.journal import Attempt, JournalState, fold, read_journal
 from hpcq.run_folder.lines import INTEGER_MAX, Line, mapping, whole
@@ -32,8 +32,9 @@ Scalar = int | float | str
 class RowKeys:
     """Keys of rows that are stored once."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
+    def __init__(self, database: sqlite3.Connection, kernels: Kernels) -> None:
+        """kernels: those whose descriptions are stored with their rows."""
+        self._database, self._kernels = database, kernels
         self._known: dict[tuple[Any, ...], int] = {}
         self._neutral: dict[int, dict[str, str | None]] = {}
         self._telling: dict[tuple[int, str], str] = {}
@@ -85,7 +86,7 @@ class RowKeys:
         known = ("kernel", name)
         if known not in self._known:
             found = self._database.execute("SELECT kernel_id FROM kernel WHERE name = ?", (name,)).fetchone()
-            described = _description(name)
+            described = self._kernels.get(name)
             columns = {
                 "name": name,
                 "program": described.program if described else program,
@@ -221,7 +222,7 @@ class RowKeys:
             self._metric_ids[kernel_id, name] = metric_name_id
             self._metric_counts[kernel_id] = self._metric_counts.get(kernel_id, 0) + 1
 
-    def _keep_description(self, kernel_id: int, one: kernels.Kernel) -> None:
+    def _keep_description(self, kernel_id: int, one: Kernel) -> None:
         """Store the file of a described kernel: gates and pages read it when the file is gone."""
         if one.described is None:
             return
@@ -233,7 +234,7 @@ class RowKeys:
             "UPDATE kernel SET document_id = ?2 WHERE kernel_id = ?1 AND document_id IS NOT ?2", (kernel_id, document_id)
         )
 
-    def _describe(self, kernel_id: int, described: kernels.Kernel) -> None:
+    def _describe(self, kernel_id: int, described: Kernel) -> None:
         for option in described.options:
             if (kernel_id, option.name) not in self._option_ids:
                 self._add_option(kernel_id, option.name, option.type.value, canonical(option.default), option.help)
@@ -288,7 +289,7 @@ class RowKeys:
 
     def _add_parameter_set(self, kernel_id: int, text: str, digest: bytes, parameters: Mapping[str, Any]) -> int:
         name = self._database.execute("SELECT name FROM kernel WHERE kernel_id = ?", (kernel_id,)).fetchone()[0]
-        size = {"message_bytes": kernels.message_bytes(name, parameters)}
+        size = {"message_bytes": message_bytes(name, parameters)}
         key = self.insert("parameter_set", {"kernel_id": kernel_id, "sha256": digest, "json": text, **size})
         for name, value in parameters.items():
             stored = scalar(value)
@@ -357,13 +358,6 @@ def _type_of(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     return {int: "integer", float: "number"}.get(type(value), "choice")
-
-
-def _description(name: str) -> kernels.Kernel | None:
-    try:
-        return kernels.kernels().get(name)
-    except HpcqError:
-        return None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -492,7 +486,9 @@ def _plan_ends(plan: Mapping[str, Any]) -> int:
 class PlanRows:
     """The rows of a cluster's plan and journal. link.py overrides a few of them."""
 
-    def __init__(self, database: sqlite3.Connection, folder: RunFolder, cluster: str, run: Mapping[str, Any]) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, folder: RunFolder, cluster: str, run: Mapping[str, Any], kernels: Kernels
+    ) -> None:
         self.cluster = cluster
         self.run_cluster_id = 0
         self.planned_count = 0
@@ -500,7 +496,7 @@ class PlanRows:
         self._database = database
         self._folder = folder
         self._run = run
-        self._names = RowKeys(database)
+        self._names = RowKeys(database, kernels)
         self._network = ""
         #: The attempts of the journal, one per pair.
         self._tries: list[Attempt] = []
