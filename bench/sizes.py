@@ -4,7 +4,8 @@
 
 bench/support/large_site.py makes both (1 and 10 million metrics; half a million series, because each night draws other
 pairs). CPU seconds of whole processes, Python's start included, beside what SQLite alone needs to read the main metric of
-every result. --databases keeps the files for the next time; --only measures the verbs with these words and keeps the
+every result. Each verb is asked twice: the first look, and again, when what it judged is kept (hpcq/store/answers.py).
+--databases keeps the files for the next time; --only measures the verbs with these words and keeps the
 other figures.
 """
 
@@ -29,13 +30,15 @@ QUICK = {
     "4 thousand results": Size(nodes=40, nights=9, last_pairs=40),
     "8 thousand results": Size(nodes=40, nights=18, last_pairs=80),
 }
+#: What a list may take; of one that says what was judged, once that was asked before.
+_LIST_S = 0.3
 #: Verbs, and the CPU seconds that each may take at both sizes; None: no goal but to grow with the results and no faster.
 VERBS: dict[str, tuple[float, float] | None] = {
-    f"nodes {SLOW}": (0.3, 0.3),
-    "results nightly": (0.3, 0.3),
-    "results survey --limit 20": (0.3, 0.3),
-    "history 1": (0.3, 0.3),
-    "nodes --limit 20": (0.3, 0.3),
+    "results nightly": (_LIST_S, _LIST_S),
+    "results survey --limit 20": (_LIST_S, _LIST_S),
+    "history 1": (_LIST_S, _LIST_S),
+    f"nodes {SLOW}": (2.0, 5.0),
+    "nodes --limit 20": (2.0, 5.0),
     "runs": (2.0, 5.0),
     "doctor": (2.0, 5.0),
     "regressions --since 30d": (2.0, 5.0),
@@ -45,6 +48,8 @@ VERBS: dict[str, tuple[float, float] | None] = {
     "export survey --format prometheus --to {folder}/survey.prom": None,
     "db check": None,
 }
+#: Verbs that are a list, the second time.
+_LISTS = ("nodes", "runs")
 _FLOOR = (
     "SELECT count(*), avg(m.value) FROM result x JOIN series s ON s.series_id = x.series_id"
     " JOIN kernel k ON k.kernel_id = s.kernel_id"
@@ -54,11 +59,11 @@ _LIMIT_S = 900
 _FINE = {0, 3, 4}
 
 
-def asked(words: str, database: Path) -> tuple[float, float]:
-    """CPU seconds and the most memory, in MB, of one verb as a process of its own."""
+def asked(words: str, database: Path, cache: Path) -> tuple[float, float]:
+    """CPU seconds and the most memory, in MB, of one verb as a process of its own. cache: where it keeps answers."""
     argv = [sys.executable, "-m", "hpcq", *words.split(), "--db", str(database)]
-    root = Path(__file__).resolve().parents[1]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root)
+    root, environment = Path(__file__).resolve().parents[1], {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root, env=environment)
     deadline = time.monotonic() + _LIMIT_S
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -86,13 +91,17 @@ def claims_of(databases: dict[str, Path], results: list[int], verbs: list[str], 
     for verb in verbs:
         goals, seconds = VERBS[verb], []
         for number, (size, database) in enumerate(databases.items()):
-            used, memory_mb = asked(verb.format(folder=folder), database)
+            cache = Path(tempfile.mkdtemp(dir=folder))
+            used, memory_mb = asked(verb.format(folder=folder), database, cache)
             seconds.append(used)
             goal = None if goals is None else f"<= {goals[number]:g}"
             name = f"hpcq {verb.partition(' --to')[0]}, {size}"
             found.append(against(name, "CPU", "s", used, peer="SQLite, the main metrics", peer_value=floors[size], goal=goal))
             found.append(claim(name, "memory at most", "MB", memory_mb))
-            print(f"{name}: {used:.2f} s, {memory_mb:.0f} MB", flush=True)
+            again, _ = asked(verb.format(folder=folder), database, cache)
+            goal = f"<= {_LIST_S:g}" if verb.startswith(_LISTS) else goal
+            found.append(claim(f"{name}, again", "CPU", "s", again, goal))
+            print(f"{name}: {used:.2f} s, {memory_mb:.0f} MB, again {again:.2f} s", flush=True)
         growth = seconds[1] / seconds[0] / (results[1] / results[0])
         found.append(claim(f"hpcq {verb.partition(' --to')[0]}: CPU a result grows by", "ratio", "", growth, "<= 1.25"))
     for (size, database), count in zip(databases.items(), results, strict=True):

@@ -41,6 +41,7 @@ from hpcq.errors import Exit, UserError
 from hpcq.judge.causes import State
 from hpcq.nodelist import natural
 from hpcq.store import query
+from hpcq.store.answers import answered
 from hpcq.store.database import Connection
 from hpcq.store.query import RunRow, repeated_series
 from hpcq.store.selection import Selection, Window, run_ids
@@ -210,17 +211,30 @@ def _slow_next_to_others(database: Connection, run: str, cluster: str) -> list[R
 
 def with_verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of `hpcq.store.free_query.runs`, each with `coverage_ratio` and `verdict`: that of its page, of its cluster."""
+    wanted = [[row["run"], row["cluster"]] for row in rows]
+    verdicts = answered(database, {"verdicts of": wanted}, lambda: _verdicts(database, rows))
+    found = []
+    for row, verdict in zip(rows, verdicts, strict=True):
+        planned, measured = row["planned_count"], row["measured_count"]
+        found.append({**row, "coverage_ratio": measured / planned if planned else None, "verdict": verdict})
+    return found
+
+
+def _verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     stood: dict[str, dict[str, Standing]] = {}
     for cluster in {str(row["cluster"]) for row in rows}:
         created = {str(row["run"]): str(row["created_utc"]) for row in rows if row["cluster"] == cluster}
         stood[cluster] = standing_after(database, cluster, created)
-    found = []
-    for row in rows:
-        planned, measured = row["planned_count"], row["measured_count"]
-        standing = stood[row["cluster"]].get(row["run"])
-        one = verdict_of_run(database, row["run"], cluster=row["cluster"], standing=standing, brief=True)
-        found.append({**row, "coverage_ratio": measured / planned if planned else None, "verdict": one.verdict.value})
-    return found
+    return [
+        verdict_of_run(
+            database,
+            row["run"],
+            cluster=row["cluster"],
+            standing=stood[row["cluster"]].get(row["run"]),
+            brief=True,
+        ).verdict.value
+        for row in rows
+    ]
 
 
 def _judged_by(gates: Sequence[GateVerdict], accepted: Sequence[VerdictRecord], judged_count: int, series_count: int) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from hpcq import units
@@ -19,6 +20,7 @@ from hpcq.analysis.change import CLOSED, RECORDED, Block, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
 from hpcq.kernels import PairTest
+from hpcq.store.answers import answered
 from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.ledger import unfit
@@ -170,8 +172,15 @@ class Standing:
     #: what failed its last acceptance, until it passes one
     unfit: tuple[VerdictRecord, ...] = ()
     smallest_told: float | None = None
-    #: What was judged.
-    values: Values | None = field(default=None, repr=False, compare=False)
+    #: when the newest run that was judged began
+    newest_utc: str = ""
+    #: Gives what was judged: read anew where the standing itself was kept (hpcq/store/answers.py).
+    values_of: Callable[[], Values] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def values(self) -> Values | None:
+        """What was judged."""
+        return None if self.values_of is None else self.values_of()
 
     def says_of(self, client: str, server: str) -> str:
         """The worst state of a cause that touches a pair: told, suspected, or fine where there is none.
@@ -237,20 +246,81 @@ def standings(database: Connection, clusters: Iterable[str], since: str, metric:
     name; None is each kernel's main one. All nodes and earlier nights are read: what everything has in common is seen only
     where everything is read. A cluster without values is left out. Raises UserError for words that name no time.
     """
-    # They load numpy, which verbs that only read do not need.
-    from hpcq.judge.judging import watch
-    from hpcq.store.read.judged_values import job_values
-
     begin, until = bounds_of(database, since)
+    # Which nights those are: the same a moment later, where no run began between.
+    nights = database.execute(
+        "SELECT sum(substr(created_utc, 1, 19) || 'Z' < :begin), sum(created_utc < :until) FROM run",
+        {"begin": begin, "until": until},
+    ).fetchone()
     found = []
     for cluster in sorted(set(clusters)):
-        values, seen = job_values(database, cluster, metrics_of(database, metric), Window(since, until_utc=until))
-        if values.nights:
-            utc = [_utc(night.utc_s) for night in values.nights]
-            first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
-            newest = _standing(database, cluster, watch(values), seen, first, len(utc) - 1)
+        read = cache(partial(_read, database, cluster, metric, Window(since, until_utc=until)))
+        question = {"standing of": cluster, "metric": metric, "runs before": tuple(nights)}
+        kept = answered(database, question, partial(_as_kept, database, cluster, read, begin))
+        if kept is not None:
+            newest = _of_kept(kept, read)
             found.append(replace(newest, unfit=tuple(unfit(database, cluster, until))))
     return tuple(found)
+
+
+def _read(database: Connection, cluster: str, metric: str | None, within: Window) -> tuple[Values, SeriesSeen]:
+    # It loads numpy, which verbs that only read do not need.
+    from hpcq.store.read.judged_values import job_values
+
+    return job_values(database, cluster, metrics_of(database, metric), within)
+
+
+def _as_kept(
+    database: Connection, cluster: str, read: Callable[[], tuple[Values, SeriesSeen]], begin: str
+) -> dict[str, Any] | None:
+    """The newest standing as JSON; None where nothing was measured."""
+    from hpcq.judge.judging import watch
+
+    values, seen = read()
+    if not values.nights:
+        return None
+    utc = [_utc(night.utc_s) for night in values.nights]
+    first = next((place for place, one in enumerate(utc) if one >= begin), len(utc))
+    one = _standing(database, cluster, watch(values), seen, first, len(utc) - 1)
+    return {
+        "cluster": one.cluster,
+        "newest_run": one.newest_run,
+        "newest_utc": one.newest_utc,
+        "causes": [asdict(each) for each in one.causes],
+        "coverage": [astuple(each) for each in one.coverage],
+        "judged_series": _steps(one.judged_series),
+        "own_series": _steps(one.own_series),
+        "second_looks": [asdict(each) for each in one.second_looks],
+        "smallest_told": one.smallest_told,
+    }
+
+
+def _of_kept(kept: Mapping[str, Any], read: Callable[[], tuple[Values, SeriesSeen]]) -> Standing:
+    return Standing(
+        kept["cluster"],
+        kept["newest_run"],
+        tuple(ClusterCause(**_with_tuples(one)) for one in kept["causes"]),
+        tuple(
+            Coverage(Thing(thing), tuple(names), Judged(judged), job_count, missing)
+            for thing, names, judged, job_count, missing in kept["coverage"]
+        ),
+        frozenset(accumulate(kept["judged_series"])),
+        frozenset(accumulate(kept["own_series"])),
+        tuple(SecondLook(**_with_tuples(one)) for one in kept["second_looks"]),
+        smallest_told=kept["smallest_told"],
+        newest_utc=kept["newest_utc"],
+        values_of=lambda: read()[0],
+    )
+
+
+def _steps(numbers: Iterable[int]) -> list[int]:
+    """Numbers in their order as steps from one to the next: half a million of them are short text."""
+    ordered = sorted(numbers)
+    return [number - last for last, number in zip([0, *ordered], ordered, strict=False)]
+
+
+def _with_tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 def second_measurements(database: Connection, cluster: str, run: str, jobs_at_most: int | None) -> tuple[Retest, ...]:
@@ -364,8 +434,18 @@ def _standing(  # noqa: PLR0917 - a site after some of its nights
     ids = [frozenset(seen.series_id[one].tolist()) for one in (judged, own)]
     tonight = tuple(one for one in looks if one.run == names[newest])
     smallest = watched.levels[Thing.NODE].smallest_told(SMALLEST_NIGHTS)
-    covered, values = judgement.coverage, watched.values
-    return Standing(cluster, names[newest], causes, covered, ids[0], ids[1], tonight, smallest_told=smallest, values=values)
+    return Standing(
+        cluster,
+        names[newest],
+        causes,
+        judgement.coverage,
+        ids[0],
+        ids[1],
+        tonight,
+        smallest_told=smallest,
+        newest_utc=utc[-1],
+        values_of=lambda: watched.values,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -633,12 +713,12 @@ def _failed_once(one: Changed, standing: Standing) -> bool:
 
     Where other pairs run each night it is not tried again for weeks, and one job in a hundred always fails.
     """
-    if one.level.direction != "gone" or one.level.after_count != 1 or standing.values is None:
+    if one.level.direction != "gone" or one.level.after_count != 1:
         return False
     row, its_own = one.row, {Thing.LINK, Thing.PAIR}
     its = [cause for cause in standing.causes if cause.concerns(row.client, row.server)]
     fine = all(cause.thing in its_own and not cause.is_told for cause in its) and row.series_id in standing.judged_series
-    return fine and one.at_utc < _utc(standing.values.nights[-1].utc_s)
+    return fine and one.at_utc < standing.newest_utc
 
 
 def told_series(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from bench.support.histories import Fault, Site, draw
 from hpcq.analysis.standing import standings
+from hpcq.store import answers
 from hpcq.store.database import reading
 from hpcq.store.history import select
 from hpcq.store.selection import Selection
@@ -276,6 +278,43 @@ def test_the_contradictions_of_a_history_would_be_seen(tmp_path: Path, capsys: p
     found = contradictions(verbs)
     assert "blame says fine of what regressions calls slow" in found
     assert "export junit says fine of what runs calls slow" in found
+
+
+@pytest.mark.promise("A judgement that is kept says word for word what a new one says, in every verb that reads it.")
+def test_what_is_kept_is_what_a_new_look_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history with something told, suspected and failing; each verb as it is, then kept, then from what was kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    site = Site(24, 30, "gauss2", "each_run", fault=Fault("node", 0.15, 20))
+    verbs = judged(tmp_path / "site", capsys, site, 7)
+    calls = [
+        ["nodes", "--since", "2026-03-20", "--json"],
+        ["nodes", "--since", "2026-03-01..2026-03-20", "--json"],
+        ["nodes", "n0007", "--json"],
+        ["runs", "--json"],
+        ["regressions", "--since", "2026-03-20", "--json"],
+        ["compare", "night-028", "night-029", "--json"],
+        ["blame", "--json"],
+        ["report", "--since", "2026-03-20", "--to", str(tmp_path / "page.html")],
+    ]
+
+    def all_said() -> list[tuple[int, str, str]]:
+        page = tmp_path / "page.html"
+        found = [verbs.typed(*words) for words in calls]
+        return [*found, (0, re.sub(r"Made [-0-9]+ [:0-9]+ UTC", "", page.read_text()), "")]
+
+    monkeypatch.setattr(answers, "SETTLED_AFTER_S", float("inf"))
+    new = all_said()
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 0.0)
+    monkeypatch.setattr(answers, "KEPT_FROM_S", 0.0)
+    assert all_said() == new
+    files = set((tmp_path / "cache").rglob("*.json"))
+    monkeypatch.setattr("hpcq.judge.judging.watch", None)  # nobody judges any more
+    assert all_said() == new
+    assert set((tmp_path / "cache").rglob("*.json")) == files
+    assert any(cause["state"] == "told" for cause in json.loads(new[4][1])["causes"])
 
 
 def nights_of(test: str, nights: range, slow: tuple[str, ...], since: int, level: float = 0.5) -> list[str]:

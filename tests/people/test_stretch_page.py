@@ -109,7 +109,7 @@ def test_a_picture_shows_the_jobs_of_its_thing(thing: tuple[str, ...], shown: tu
     began = "1970-01-01T00:00:00Z"
     what = ("alpha", "node" if role else thing[0], thing[1:], ("tcp_stream",), "told", began, "first", began)
     cause = ClusterCause(*what, 0.5, 0.4, 0.6, 3, "", role)
-    standing = Standing("alpha", "first", (cause,), (), frozenset(), frozenset(), values=values)
+    standing = Standing("alpha", "first", (cause,), (), frozenset(), frozenset(), values_of=lambda: values)
     found = nights_of_cause(cause, standing, "")
     assert found is not None
     [night] = found.nights

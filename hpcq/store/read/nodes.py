@@ -16,13 +16,14 @@ import re
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import size_text, unknown_name
 from hpcq.nodelist import names_several, natural
+from hpcq.store.answers import answered
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS
 from hpcq.store.query import median
@@ -167,6 +168,28 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
 
     Where it names tests or facts, only nodes with such results.
     """
+    question = {"nodes": asdict(replace(selection, window=ALL_TIME)), "within": _within(database, selection.window)}
+    return [NodeRow(*row) for row in answered(database, question, lambda: [astuple(one) for one in _rows(database, selection)])]
+
+
+def _within(database: Connection, window: Window) -> list[Any]:
+    """What tells a window from others by what lies in it: a moment later it is the same one, unless something left it."""
+    first, last = window.from_utc, window.until_utc
+    query = "SELECT {}(x.started_utc) FROM result x WHERE x.final = 1 AND x.outcome = 'measured' AND x.started_utc {} ?"
+    bounds = [
+        None
+        if bound is None
+        else [database.execute(query.format(end, sign), (bound,)).fetchone()[0], _runs_before(database, bound)]
+        for end, sign, bound in (("min", ">=", first), ("max", "<", last))
+    ]
+    return [*bounds, window.run_ids]
+
+
+def _runs_before(database: Connection, utc: str) -> int:
+    return int(database.execute("SELECT count(*) FROM run WHERE created_utc < ?", (utc,)).fetchone()[0])
+
+
+def _rows(database: Connection, selection: Selection) -> list[NodeRow]:
     cluster = selection.cluster
     every = selection == Selection(cluster=cluster, window=selection.window, metric=selection.metric)
     levels: dict[tuple[str, str], list[tuple[str, tuple[Any, ...], float]]] = {}

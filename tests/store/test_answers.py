@@ -1,0 +1,139 @@
+"""Answers that are kept: only what a new one would say, and only from one's own folder."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.store import answers
+from hpcq.store.database import reading, transaction, writing
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Asks a database that nobody writes to just now; each new answer is one more."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(answers, "KEPT_FROM_S", 0.0)
+    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 0.0)
+    found: list[int] = []
+
+    def ask(question: str = "how many", path: Path | None = None) -> Any:
+        def answer() -> list[int]:
+            found.append(len(found) + 1)
+            return [found[-1]]
+
+        with reading(path or tmp_path / "results.db") as database:
+            return answers.answered(database, {"asked": question}, answer)
+
+    with writing(tmp_path / "results.db"):
+        pass
+    return ask
+
+
+def kept(folder: Path) -> list[Path]:
+    return [path for path in (folder / "cache").rglob("*") if path.is_file()]
+
+
+def test_an_answer_is_kept_for_its_question(asked: Callable[..., Any], tmp_path: Path) -> None:
+    assert [asked(), asked(), asked("another"), asked()] == [[1], [1], [2], [1]]
+    assert len(kept(tmp_path)) == 2
+    assert {path.stat().st_mode & 0o777 for path in kept(tmp_path)} == {0o600}
+    assert {path.parent.stat().st_mode & 0o777 for path in kept(tmp_path)} == {0o700}
+
+
+@pytest.mark.promise("What is kept of a judgement is never given once its database was written, by whomever.")
+@pytest.mark.parametrize("how", ["hpcq", "sqlite3", "another file in its place", "its time is set back"])
+def test_a_write_ends_every_answer(asked: Callable[..., Any], tmp_path: Path, how: str) -> None:
+    path = tmp_path / "results.db"
+    assert asked() == [1]
+    before = path.stat()
+    if how == "another file in its place":
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(path.read_bytes())
+        os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+        copy.rename(path)
+    elif how == "hpcq":
+        with writing(path) as database, transaction(database):
+            database.execute("INSERT INTO cluster (name) VALUES ('alpha')")
+    else:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("INSERT INTO cluster (name) VALUES ('alpha')")
+    if how == "its time is set back":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert asked() == [2]
+    assert len(kept(tmp_path)) == 1, "what was kept of the state before is gone"
+
+
+def test_other_code_gives_another_answer(asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked() == [1]
+    monkeypatch.setattr(answers, "_code", lambda: "of another checkout")
+    assert asked() == [2]
+
+
+def test_what_is_quick_or_was_just_written_is_not_kept(
+    asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 60.0)
+    assert [asked(), asked()] == [[1], [2]]
+    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 0.0)
+    monkeypatch.setattr(answers, "KEPT_FROM_S", 60.0)
+    assert [asked(), asked()] == [[3], [4]]
+    assert not kept(tmp_path)
+
+
+def test_a_write_while_it_is_found_is_not_missed(asked: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+
+    def answer() -> str:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("INSERT INTO cluster (name) VALUES ('alpha')")
+        return "of a state that is over"
+
+    with reading(path) as database:
+        answers.answered(database, {"asked": "meanwhile"}, answer)
+    assert not kept(tmp_path)
+    assert asked("meanwhile") == [1]
+
+
+@pytest.mark.promise("What is kept of a judgement is believed only where nobody else could write it.")
+@pytest.mark.parametrize("how", ["writable file", "writable folder", "link", "pipe", "damaged", "another owner"])
+def test_what_others_could_write_is_not_believed(asked: Callable[..., Any], tmp_path: Path, how: str) -> None:
+    assert asked() == [1]
+    [path] = kept(tmp_path)
+    forged = tmp_path / "forged"
+    forged.write_text("[99]")
+    if how == "writable file":
+        path.write_text("[99]")
+        path.chmod(0o666)
+    elif how == "writable folder":
+        path.write_text("[99]")
+        path.parent.chmod(0o777)
+    elif how == "damaged":
+        path.write_text("[99")
+    elif how == "another owner":
+        if os.getuid() != 0:
+            pytest.skip("only root can give a file away")
+        path.write_text("[99]")
+        os.chown(path, 65534, 65534)
+    else:
+        path.unlink()
+        if how == "link":
+            path.symlink_to(forged)
+        else:
+            os.mkfifo(path)
+    assert asked() == [2]
+
+
+def test_a_database_and_a_home_that_cannot_be_written_answer_all_the_same(
+    asked: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results.db").chmod(0o444)
+    assert [asked(), asked()] == [[1], [1]], "a database that is only read is kept in mind as well"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
+    assert [asked(), asked()] == [[2], [3]]
