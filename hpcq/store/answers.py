@@ -98,7 +98,7 @@ def _read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or not _own(found) or not _own(path.parent.lstat()):
+        if not stat.S_ISREG(found.st_mode) or not _is_ours(found) or not _is_ours(path.parent.lstat()):
             raise PermissionError(path)
         return file.read()
 
@@ -109,7 +109,7 @@ def _write(path: Path, text: str) -> None:
     folder.parents[1].mkdir(parents=True, exist_ok=True)
     for one in (folder.parent, folder, path.parents[1], path.parent):
         one.mkdir(0o700, exist_ok=True)
-        if not _own(one.lstat()):
+        if not _is_ours(one.lstat()):
             return
     part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -126,5 +126,5 @@ def _write(path: Path, text: str) -> None:
         shutil.rmtree(one, ignore_errors=True)
 
 
-def _own(found: os.stat_result) -> bool:
+def _is_ours(found: os.stat_result) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
