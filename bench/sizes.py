@@ -4,7 +4,7 @@
 
 bench/support/large_site.py makes both (1 and 10 million metrics; half a million series, because each night draws other
 pairs). CPU seconds of whole processes, Python's start included, beside what SQLite alone needs to read the main metric of
-every result. Each verb is asked twice: the first look, and again, when what it judged is kept (hpcq/store/answers.py).
+every result. Each verb is asked twice: the first look, and again, when what it judged is kept (hpcq/store/database.py).
 --databases keeps the files for the next time; --only measures the verbs with these words and keeps the
 other figures.
 """

@@ -41,8 +41,7 @@ from hpcq.errors import Exit, UserError
 from hpcq.judge.causes import State
 from hpcq.nodelist import natural
 from hpcq.store import query
-from hpcq.store.answers import answered
-from hpcq.store.database import Connection
+from hpcq.store.database import Connection, answered
 from hpcq.store.query import RunRow, repeated_series
 from hpcq.store.selection import Selection, Window, run_ids
 from hpcq.verdict.gates import GateVerdict

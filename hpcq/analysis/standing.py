@@ -20,8 +20,7 @@ from hpcq.analysis.change import CLOSED, RECORDED, Block, Changed
 from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
 from hpcq.kernels import PairTest
-from hpcq.store.answers import answered
-from hpcq.store.database import Connection
+from hpcq.store.database import Connection, answered
 from hpcq.store.history import SeriesRow, metrics_of
 from hpcq.store.ledger import unfit
 from hpcq.store.selection import Window, moment, window
@@ -174,7 +173,7 @@ class Standing:
     smallest_told: float | None = None
     #: when the newest run that was judged began
     newest_utc: str = ""
-    #: Gives what was judged: read anew where the standing itself was kept (hpcq/store/answers.py).
+    #: Gives what was judged: read anew where the standing itself was kept (hpcq/store/database.py).
     values_of: Callable[[], Values] | None = field(default=None, repr=False, compare=False)
 
     @cached_property

@@ -16,7 +16,7 @@ import pytest
 
 from bench.support.histories import Fault, Site, draw
 from hpcq.analysis.standing import standings
-from hpcq.store import answers
+from hpcq.store import database as store
 from hpcq.store.database import reading
 from hpcq.store.history import select
 from hpcq.store.selection import Selection
@@ -304,11 +304,11 @@ def test_what_is_kept_is_what_a_new_look_says(
         found = [verbs.typed(*words) for words in calls]
         return [*found, (0, re.sub(r"Made [-0-9]+ [:0-9]+ UTC", "", page.read_text()), "")]
 
-    monkeypatch.setattr(answers, "SETTLED_AFTER_S", float("inf"))
+    monkeypatch.setattr(store, "SETTLED_AFTER_S", float("inf"))
     new = all_said()
     assert not (tmp_path / "cache").exists()
-    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 0.0)
-    monkeypatch.setattr(answers, "KEPT_FROM_S", 0.0)
+    monkeypatch.setattr(store, "SETTLED_AFTER_S", 0.0)
+    monkeypatch.setattr(store, "KEPT_FROM_S", 0.0)
     assert all_said() == new
     files = set((tmp_path / "cache").rglob("*.json"))
     monkeypatch.setattr("hpcq.judge.judging.watch", None)  # nobody judges any more

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from hpcq.store import answers
-from hpcq.store.database import reading, transaction, writing
+from hpcq.store import database as store
+from hpcq.store.database import answered, reading, transaction, writing
 
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Asks a database that nobody writes to just now; each new answer is one more."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(answers, "KEPT_FROM_S", 0.0)
-    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 0.0)
+    monkeypatch.setattr(store, "KEPT_FROM_S", 0.0)
+    monkeypatch.setattr(store, "SETTLED_AFTER_S", 0.0)
     found: list[int] = []
 
     def ask(question: str = "how many", path: Path | None = None) -> Any:
@@ -29,7 +29,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
             return [found[-1]]
 
         with reading(path or tmp_path / "results.db") as database:
-            return answers.answered(database, {"asked": question}, answer)
+            return answered(database, {"asked": question}, answer)
 
     with writing(tmp_path / "results.db"):
         pass
@@ -72,17 +72,17 @@ def test_a_write_ends_every_answer(asked: Callable[..., Any], tmp_path: Path, ho
 
 def test_other_code_gives_another_answer(asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked() == [1]
-    monkeypatch.setattr(answers, "_code", lambda: "of another checkout")
+    monkeypatch.setattr(store, "_deciding_code", lambda: "of another checkout")
     assert asked() == [2]
 
 
 def test_what_is_quick_or_was_just_written_is_not_kept(
     asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 60.0)
+    monkeypatch.setattr(store, "SETTLED_AFTER_S", 60.0)
     assert [asked(), asked()] == [[1], [2]]
-    monkeypatch.setattr(answers, "SETTLED_AFTER_S", 0.0)
-    monkeypatch.setattr(answers, "KEPT_FROM_S", 60.0)
+    monkeypatch.setattr(store, "SETTLED_AFTER_S", 0.0)
+    monkeypatch.setattr(store, "KEPT_FROM_S", 60.0)
     assert [asked(), asked()] == [[3], [4]]
     assert not kept(tmp_path)
 
@@ -96,7 +96,7 @@ def test_a_write_while_it_is_found_is_not_missed(asked: Callable[..., Any], tmp_
         return "of a state that is over"
 
     with reading(path) as database:
-        answers.answered(database, {"asked": "meanwhile"}, answer)
+        answered(database, {"asked": "meanwhile"}, answer)
     assert not kept(tmp_path)
     assert asked("meanwhile") == [1]
 

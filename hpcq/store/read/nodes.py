@@ -23,8 +23,7 @@ from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import size_text, unknown_name
 from hpcq.nodelist import names_several, natural
-from hpcq.store.answers import answered
-from hpcq.store.database import Connection
+from hpcq.store.database import Connection, answered
 from hpcq.store.history import COUNTS
 from hpcq.store.query import median
 from hpcq.store.selection import ALL_TIME, Selection, Window, of_tables, within
