@@ -85,6 +85,27 @@ static void check_losses(void)
     text_free(&server);
 }
 
+/* The path loses one segment and doubles three others: what it doubled makes up for no loss. */
+static void check_doubled(void)
+{
+    static const unsigned sent[] = {0, 1, 2, 3, 4, 5, 2}, arrived[] = {0, 1, 1, 3, 4, 4, 5, 5, 2};
+    struct text client = {0}, server = {0};
+    file_begin(&client);
+    file_begin(&server);
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++)
+        segment(&client, 1000 + 100 * i, true, SEGMENT_BYTES * sent[i], 1, SEGMENT_BYTES);
+    for (size_t i = 0; i < sizeof arrived / sizeof arrived[0]; i++)
+        segment(&server, 900000 + 100 * i, true, SEGMENT_BYTES * arrived[i], 1, SEGMENT_BYTES);
+    struct comparison *found = compare(&client, &server);
+    CHECK(found->retransmit_count == 1);
+    CHECK(found->lost_on_path_count == 1);
+    CHECK(found->duplicate_count == 3);
+    CHECK(found->lost_in_host_count == 0 && found->reordered_count == 0);
+    free(found);
+    text_free(&client);
+    text_free(&server);
+}
+
 /* 300 us from segment to ACK; every second segment takes 50 us longer, and the clocks are a second apart. */
 static void check_times(void)
 {
@@ -140,6 +161,7 @@ static void check_strangers(void)
 void check_capture(void)
 {
     check_losses();
+    check_doubled();
     check_times();
     check_strangers();
 }

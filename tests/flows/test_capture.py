@@ -74,6 +74,23 @@ def test_what_packets_say_agrees_with_the_kernels_own_figures(programs: Programs
             assert 0 < found[f"{end}_capture_cpu_ratio"] < 1
 
 
+@pytest.mark.promise("Where the server sends, what packets say is of its way: what it sent, and what the path took of it.")
+def test_what_packets_say_is_of_the_way_that_is_measured(programs: Programs, tmp_path: Path) -> None:
+    """3 ms and 0.5 % of loss."""
+    back: dict[str, Any] = {"capture": "headers", "warmup_s": 0.1, "direction": "server_to_client", "duration_s": 2}
+    with wired(tmp_path, delay_s=0.003, rate_bps=7e7, loss_ratio=0.005) as pair:
+        for kernel, options in (("udp_stream", {"rate_bps": 2e7}), ("udp_oneway", {"rate_pps": 1000})):
+            found = pair.run(programs.net, kernel, **options, **back).line["metrics"]
+            assert found["lost_count"] > 0
+            assert found["capture_lost_on_path_count"] == found["lost_count"] - found.get("socket_drop_count", 0)
+            assert found["capture_sent_count"] == found["sent_count"]
+        assert found["capture_delay_change_max_ns"] == pytest.approx(found["delay_change_max_ns"], rel=NEAR, abs=1e5)
+        found = pair.run(programs.net, "tcp_stream", pacing_rate_bps=30_000_000, **back).line["metrics"]
+    assert found["capture_retransmit_count"] == pytest.approx(found["retransmit_count"], rel=NEAR)
+    assert found["capture_lost_on_path_count"] + found["capture_duplicate_count"] == found["capture_retransmit_count"]
+    assert 0.006e9 < found["capture_round_trip_min_ns"] < 0.05e9
+
+
 @pytest.mark.promise("A capture has bounded bytes; when a file is full, a warning says so, and the measurement goes on.")
 def test_a_capture_has_bounded_bytes(sanitized: Programs, secret: Path, tmp_path: Path) -> None:
     """On the loopback interface, with both sanitizers."""

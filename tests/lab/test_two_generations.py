@@ -52,6 +52,17 @@ tests:
   - {kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 100ms}}
   - {kernel: udp_pingpong, parameters: {duration_s: 100ms, warmup_s: 10ms}}
 """
+#: More than the link or a node's own carries: a queue stands somewhere on the way.
+LOADED_LINK = """
+clusters: [alpha, beta]
+links: [{from: alpha, to: beta, pairs: 1}]
+repetitions: 1
+tests:
+  - kernel: udp_stream
+    parameters: {rate_bps: 400M, duration_s: 600ms, warmup_s: 200ms, companion: udp_pingpong, companion_idle_s: 300ms}
+  - kernel: tcp_stream
+    parameters: {duration_s: 600ms, warmup_s: 200ms, companion: tcp_pingpong, companion_idle_s: 300ms}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +196,33 @@ def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_pat
         ("from", "alpha", "client", "open", "completed"),
         ("to", "beta", "server", "open", "completed"),
     ] * 2
+
+
+@pytest.mark.long
+@pytest.mark.promise("A companion measures across a link as within a cluster; the distance is in its round trips.")
+def test_latency_under_load_across_the_link(mixed: RunningLab, tmp_path: Path) -> None:
+    desk = desk_of(mixed, tmp_path / "desk", LOADED_LINK)
+    found = desk.rows("SELECT placement, kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2, 3 ORDER BY 1, 2")
+    assert [tuple(row.values()) for row in found] == [
+        ("cluster", "tcp_stream", "measured", 2),
+        ("cluster", "udp_stream", "measured", 2),
+        ("link", "tcp_stream", "measured", 2),  # both directions
+        ("link", "udp_stream", "measured", 2),
+    ]
+    values = desk.rows(
+        "SELECT v.result_id, v.placement, v.kernel, m.metric, m.value FROM v_results v JOIN v_metrics m USING (result_id)"
+        " WHERE m.metric LIKE '%round_trip_p50_ns' OR m.metric LIKE 'queueing%'"
+    )
+    by_result: dict[tuple[int, str, str], dict[str, float]] = {}
+    for row in values:
+        by_result.setdefault((row["result_id"], row["placement"], row["kernel"]), {})[row["metric"]] = row["value"]
+    assert len(by_result) == 8
+    for (_, placement, _), metrics in by_result.items():
+        far = placement == "link"
+        assert (metrics["idle_round_trip_p50_ns"] > 2.8e6) is far, "the link's own delay, both ways"
+        assert metrics["loaded_round_trip_p50_ns"] > metrics["idle_round_trip_p50_ns"]
+        assert metrics["queueing_delay_p50_ns"] > 0
+    assert_clean(desk.run_folder)
 
 
 @pytest.mark.long

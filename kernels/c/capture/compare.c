@@ -51,6 +51,7 @@ struct delays {
 struct comparing {
     struct comparison *out;
     struct delays delays;
+    double doubled_count;      /* of the duplicates, those that the path made: they were sent once */
     const struct sent *before; /* what the last arrival that was matched is */
     uint64_t before_ns;
 };
@@ -215,9 +216,12 @@ static void way_arrived(struct comparing *comparing, struct way *way)
         int64_t known = end < highest ? end : highest;
         if (start < known) {
             int64_t filled = ranges_take(&holes, start, known);
-            comparing->out->duplicate_count += segments_of(way, known - start - filled);
-            if (sent && !sent->again)
+            double more = segments_of(way, known - start - filled);
+            comparing->out->duplicate_count += more;
+            if (sent && !sent->again) {
+                comparing->doubled_count += more;
                 comparing->out->reordered_count += segments_of(way, filled);
+            }
         }
         ranges_add(&holes, highest, start);
         highest = end > highest ? end : highest;
@@ -405,9 +409,11 @@ static void connections_compare(struct comparing *comparing, const struct compar
 }
 
 /* A segment that was sent once more had been lost in the sender's queue or on the path, or comes twice. */
-static void losses_count(struct comparison *out)
+static void losses_count(const struct comparing *comparing)
 {
-    double lost = out->retransmit_count - out->lost_in_host_count - out->duplicate_count;
+    struct comparison *out = comparing->out;
+    double in_vain = out->duplicate_count - comparing->doubled_count;
+    double lost = out->retransmit_count - out->lost_in_host_count - in_vain;
     out->lost_on_path_count += lost > 0 ? lost : 0;
 }
 
@@ -419,7 +425,7 @@ void captures_compare(const struct compared *captures, struct comparison *out)
     if (!captures->client->count || !captures->server->count)
         return;
     connections_compare(&comparing, captures);
-    losses_count(out);
+    losses_count(&comparing);
     for (size_t i = 0; i < comparing.delays.count; i++)
         least = comparing.delays.list[i] < least ? comparing.delays.list[i] : least;
     for (size_t i = 0; i < comparing.delays.count; i++)
