@@ -259,7 +259,7 @@ def test_a_sweep(served: Server) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"provider": "opx"}, "provider: found opx, which libfabric does not have for this on the server"),
+        ({"provider": "opx"}, "provider: found opx, which libfabric does not have for this on the server: allowed: tcp shm"),
         ({"provider": "shm", "wait_by": "sleep"}, "wait_by: found sleep: allowed with shm: spin"),
     ],
 )
@@ -267,6 +267,14 @@ def test_what_this_node_has_not(served: Server, options: dict[str, Any], said: s
     done = served.run("fabric_stream", **options, **SHORT)
     assert done.rc == 3
     assert said in done.line["error"]["message"]
+
+
+@pytest.mark.promise("What libfabric would crash in is refused, with what is allowed instead.")
+def test_what_crashes_in_libfabric_is_refused(served: Server) -> None:
+    done = served.run("fabric_atomic", provider="udp;ofi_rxd", **SHORT)
+    assert done.rc == 2
+    assert "operation: found fetch_add, in which libfabric's udp;ofi_rxd crashes: allowed: add" in done.err
+    measured(served.run("fabric_atomic", provider="udp;ofi_rxd", operation="add", **SHORT))
 
 
 def test_a_peer_that_dies_ends_the_measurement(fabric: Path, secret: Path) -> None:

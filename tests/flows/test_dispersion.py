@@ -83,6 +83,16 @@ def test_a_datagram_above_the_mtu_is_refused(programs: Programs, tmp_path: Path)
     assert "Message too long" in done.line["error"]["message"]
 
 
+@pytest.mark.lab
+@pytest.mark.promise("What a kernel sends by default fits an MTU of 1500 over IPv6 too.")
+@pytest.mark.parametrize("kernel", ["udp_stream", "udp_dispersion", "udp_rate_search"])
+def test_the_default_datagram_fits_ipv6(programs: Programs, tmp_path: Path, kernel: str) -> None:
+    with joined(tmp_path) as pair:
+        line = pair.run(programs.net, kernel, duration_s=0.3, warmup_s=0, six=True).line
+    assert line["error"] is None
+    assert "fragments" not in {one["name"] for one in line["warnings"]}
+
+
 def test_sanitizers_find_nothing(sanitized: Programs, secret: Path) -> None:
     given: dict[str, Any] = {"operation_count_max": 20, "duration_s": 60, "warmup_s": 0.005, "train_interval_s": 0.001}
     with Server(sanitized.net, secret, "--sessions", "1") as running:

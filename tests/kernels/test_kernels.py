@@ -392,6 +392,10 @@ def test_a_link_local_address_without_its_interface_gets_a_hint(programs: Progra
     done = ended([str(programs.net), "tcp_stream", *place])
     assert done.rc == 3
     assert "--to fe80::1%eth0" in done.err
+    listen = ended([str(programs.net), "server", "--bind", "fe80::1", "--secret-file", str(secret)])
+    assert listen.rc == 4
+    assert listen.err.startswith("error: server: listen on fe80::1, any port: Invalid argument (EINVAL)")
+    assert "hint: a link-local address names its interface too: --bind fe80::1%eth0" in listen.err
 
 
 @pytest.mark.long

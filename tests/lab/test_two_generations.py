@@ -52,6 +52,19 @@ tests:
   - {kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 100ms}}
   - {kernel: udp_pingpong, parameters: {duration_s: 100ms, warmup_s: 10ms}}
 """
+#: Asleep while nothing comes: two nodes share a CPU here.
+FABRIC = """
+clusters: [alpha, beta]
+{pairs}
+repetitions: 1
+tests:
+  - {{kernel: fabric_pingpong, parameters: {{provider: tcp, wait_by: sleep, duration_s: 200ms, warmup_s: 50ms}}}}
+  - {{kernel: fabric_stream, parameters: {{provider: tcp, wait_by: sleep, duration_s: 200ms, warmup_s: 50ms}}}}
+  - {{kernel: fabric_write, parameters: {{provider: tcp, wait_by: sleep, duration_s: 200ms, warmup_s: 50ms}}}}
+  - {{kernel: fabric_read, parameters: {{provider: tcp, wait_by: sleep, duration_s: 200ms, warmup_s: 50ms}}}}
+  - {{kernel: fabric_atomic, parameters: {{provider: tcp, wait_by: sleep, duration_s: 200ms, warmup_s: 50ms}}}}
+"""
+FABRIC_KERNELS = ("fabric_atomic", "fabric_pingpong", "fabric_read", "fabric_stream", "fabric_write")
 #: More than the link or a node's own carries: a queue stands somewhere on the way.
 LOADED_LINK = """
 clusters: [alpha, beta]
@@ -196,6 +209,23 @@ def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_pat
         ("from", "alpha", "client", "open", "completed"),
         ("to", "beta", "server", "open", "completed"),
     ] * 2
+
+
+@pytest.mark.long
+@pytest.mark.promise(
+    "Kernels over libfabric run on both generations, pair by pair and in one allocation; over tcp they cross the interface."
+)
+@pytest.mark.parametrize("pairs", ["pairs: {rounds: 1}", "pairs: {rounds: 1}\nallocation: whole"], ids=["pair", "whole"])
+def test_fabric_kernels_run_on_both(mixed: RunningLab, tmp_path: Path, pairs: str) -> None:
+    desk = desk_of(mixed, tmp_path / "desk", FABRIC.format(pairs=pairs))
+    found = desk.rows("SELECT cluster, kernel, outcome, crossed_interface FROM v_results GROUP BY 1, 2, 3, 4 ORDER BY 1, 2")
+    # Additions of 8 bytes may be too few bytes to prove it.
+    wanted = [(cluster, kernel, "measured") for cluster in ("alpha", "beta") for kernel in FABRIC_KERNELS]
+    assert [tuple(row.values())[:3] for row in found] == wanted
+    assert {row["crossed_interface"] for row in found if row["kernel"] != "fabric_atomic"} == {"yes"}
+    versions = {name: json.loads((desk.run_folder / name / "build.json").read_text()) for name in ("alpha", "beta")}
+    assert [versions[name]["libfabric_version"].split(".")[0] for name in ("alpha", "beta")] == ["1", "2"]
+    assert_clean(desk.run_folder)
 
 
 @pytest.mark.long

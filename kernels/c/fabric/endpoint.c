@@ -125,6 +125,32 @@ static void ports_of(const struct run *run)
     setenv("FI_TCP_PORT_HIGH_RANGE", text, 0);
 }
 
+/* tcp is tcp;ofi_rxm where libfabric lays that upon it. */
+static bool is_named(const struct fi_info *info, const char *name)
+{
+    size_t length = strlen(name);
+    const char *has = info->fabric_attr->prov_name;
+    return !strncmp(has, name, length) && (!has[length] || has[length] == ';');
+}
+
+/* What could be named instead, each once. */
+static void providers_put(const struct endpoint_need *need, struct text *out)
+{
+    struct fi_info *list = NULL, *hints = hints_new(need, NULL);
+    if (hints && !fi_getinfo(FI_VERSION(API_MAJOR, API_MINOR), NULL, NULL, 0, hints, &list))
+        for (size_t i = 1; fabric_providers[i]; i++) {
+            const struct fi_info *one = list;
+            while (one && !is_named(one, fabric_providers[i]))
+                one = one->next;
+            if (one)
+                text_print(out, "%s%s", out->length ? " " : "", fabric_providers[i]);
+        }
+    if (list)
+        fi_freeinfo(list);
+    if (hints)
+        fi_freeinfo(hints);
+}
+
 static bool info_open(struct run *run, struct endpoint *endpoint, const struct endpoint_need *need)
 {
     char provider[64] = "";
@@ -137,10 +163,13 @@ static bool info_open(struct run *run, struct endpoint *endpoint, const struct e
     if (returned != -FI_ENODATA && returned != -FI_ENOSYS)
         return fabric_failed(run, "fi_getinfo", returned);
     fail_hint(&run->failure, "`fi_info -t FI_EP_RDM` lists what libfabric has on this node; FI_PROVIDER narrows it");
-    return fail(&run->failure, EXIT_USAGE,
-                "provider: found %s, which libfabric does not have for this on the %s: allowed: "
-                "one that it has",
-                provider, run->is_server ? "server" : "client");
+    struct text others = {0};
+    providers_put(need, &others);
+    fail(&run->failure, EXIT_USAGE, "provider: found %s, which libfabric does not have for this on the %s: allowed: %s",
+         provider, run->is_server ? "server" : "client",
+         others.length ? text_string(&others) : "none, it has no provider at all");
+    text_free(&others);
+    return false;
 }
 
 static bool queue_open(struct run *run, struct endpoint *endpoint, const struct endpoint_need *need)

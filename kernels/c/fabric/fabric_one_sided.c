@@ -128,12 +128,17 @@ static bool atomic_known(struct run *run, const struct one_sided *state)
     const struct one_sided_options *options = run->options;
     struct fid_ep *ep = state->endpoint.ways[0].ep;
     size_t count = 0;
+    const char *provider = state->endpoint.info->fabric_attr->prov_name;
     if (state->verb != VERB_ATOMIC || run->is_server)
         return true;
+    /* 1.17 ends with a fault of memory at the client, 2.1 at the server. */
+    if (options->operation == ATOMIC_FETCH && !strcmp(provider, "udp;ofi_rxd"))
+        return fail(&run->failure, EXIT_USAGE,
+                    "operation: found fetch_add, in which libfabric's %s crashes: allowed: add", provider);
     int returned = options->operation == ATOMIC_FETCH ? fi_fetch_atomicvalid(ep, FI_UINT64, FI_SUM, &count)
                                                       : fi_atomicvalid(ep, FI_UINT64, FI_SUM, &count);
     return (!returned && count) || fail(&run->failure, EXIT_USAGE, "operation: found %s: %s does not add to 8 bytes",
-                                        atomics[options->operation], state->endpoint.info->fabric_attr->prov_name);
+                                        atomics[options->operation], provider);
 }
 
 static bool one_sided_prepare(struct run *run)

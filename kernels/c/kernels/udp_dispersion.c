@@ -31,7 +31,7 @@ struct udp_dispersion_options {
 };
 
 static const struct option_row option_rows[] = {
-    OPTION_INTEGER_ROW(struct udp_dispersion_options, message_bytes, 1472, DATAGRAM_HEAD_BYTES, 65507,
+    OPTION_INTEGER_ROW(struct udp_dispersion_options, message_bytes, 1452, DATAGRAM_HEAD_BYTES, 65507,
                        "payload of one datagram, its first 16 bytes number and stamp"),
     OPTION_INTEGER_ROW(struct udp_dispersion_options, train_datagram_count, 8, 2, TRAIN_MAX,
                        "datagrams of a train, sent one right after the other; 2: packet pairs"),

@@ -31,7 +31,7 @@ struct udp_rate_search_options {
 };
 
 static const struct option_row option_rows[] = {
-    OPTION_INTEGER_ROW(struct udp_rate_search_options, message_bytes, 1472, 64, 65507,
+    OPTION_INTEGER_ROW(struct udp_rate_search_options, message_bytes, 1452, 64, 65507,
                        "payload of one datagram, its first 16 bytes number and stamp"),
     OPTION_CHOICE_ROW(struct udp_rate_search_options, direction, flows_ways, "which end sends"),
     OPTION_ROWS_SEARCH(struct udp_rate_search_options),

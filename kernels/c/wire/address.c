@@ -183,6 +183,24 @@ int socket_new(const struct address *address, int type, struct failure *failure)
     return descriptor;
 }
 
+/* fe80:: and the like are on every link, and only the interface says on which one. */
+static bool address_needs_scope(const struct address *address)
+{
+    struct sockaddr_in6 six;
+    if (address->storage.ss_family != AF_INET6)
+        return false;
+    memcpy(&six, &address->storage, sizeof six);
+    return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && !six.sin6_scope_id;
+}
+
+static void scope_hint(const struct address *address, int error, const char *flag, struct failure *failure)
+{
+    char host[ADDRESS_TEXT_BYTES];
+    address_text(address, host);
+    if (error == EINVAL && address_needs_scope(address))
+        fail_hint(failure, "a link-local address names its interface too: %s %s%%eth0", flag, host);
+}
+
 bool socket_bind_range(int descriptor, bool listening, struct address *address, struct port_range range,
                        struct failure *failure)
 {
@@ -198,7 +216,12 @@ bool socket_bind_range(int descriptor, bool listening, struct address *address, 
         if (errno != EADDRINUSE && errno != EACCES)
             break;
     }
+    int error = errno;
+    scope_hint(address, error, "--bind", failure);
     address_text(address, host);
+    errno = error;
+    if (!range.last)
+        return fail_system(failure, "%s %s, any port", listening ? "listen on" : "bind to", host);
     return fail_system(failure, "%s %s, ports %u-%u", listening ? "listen on" : "bind to", host, range.first,
                        range.last);
 }
@@ -220,16 +243,6 @@ bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char 
     }
 }
 
-/* fe80:: and the like are on every link, and only the interface says on which one. */
-static bool address_needs_scope(const struct address *address)
-{
-    struct sockaddr_in6 six;
-    if (address->storage.ss_family != AF_INET6)
-        return false;
-    memcpy(&six, &address->storage, sizeof six);
-    return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && !six.sin6_scope_id;
-}
-
 bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure)
 {
     char host[ADDRESS_TEXT_BYTES];
@@ -244,8 +257,7 @@ bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_
         return false;
     else if (getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length))
         return fail_system(failure, "SO_ERROR");
-    if (error == EINVAL && address_needs_scope(to))
-        fail_hint(failure, "a link-local address names its interface too: --to %s%%eth0", host);
+    scope_hint(to, error, "--to", failure);
     if (error)
         return fail(failure, EXIT_PEER, "connect to %s port %u: %s (%s)", host, address_port(to), strerror(error),
                     fail_errno_name(error));
