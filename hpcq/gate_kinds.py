@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 from hpcq import plugins
 from hpcq.kernels import MetricOfTest
@@ -408,20 +408,24 @@ def gate_kinds() -> dict[str, GateKind]:
     return dict(sorted({**own, **plugins.usable(plugins.GATE_KINDS, own, _complaint)}.items()))
 
 
-def _complaint(name: str, found: object) -> str:
+def _complaint(one: plugins.Plugin) -> str:
+    found = one.found
     if not isinstance(found, GateKind):
-        return f"is a {type(found).__name__}: must be a GateKind"
-    missing = [one for one in ("name", "meaning", "missing") if not hasattr(found, one)]
+        return f"is {plugins.a(found)}: must be a GateKind"
+    missing = [name for name in ("name", "meaning", "missing") if not hasattr(found, name)]
     if missing:
         return f"has no {missing[0]}: must have name, meaning and missing"
-    return "" if found.name == name else f"calls itself {found.name!r}: must be the name of its entry point"
+    for name, type_told in get_type_hints(GateKind).items():
+        if not plugins.fits(getattr(found, name), type_told):
+            return f"its {name} is {plugins.a(getattr(found, name))}: must be {plugins.told(type_told)}"
+    return "" if found.name == one.name else f"calls itself {found.name!r}: must be the name of its entry point"
 
 
 def read_against(text: str) -> GateAgainst:
     """Read what a person wrote, such as baseline:NAME or peers. Raises ValueError `FOUND: ALLOWED`."""
     name, _, argument = text.partition(":")
     kind = gate_kinds().get(name)
-    reason = plugins.broken().get((plugins.GATE_KINDS, name))
+    reason = plugins.refusal(plugins.GATE_KINDS, name)
     if reason:
         raise ValueError(f"{text!r}: plug-in {reason}")
     if kind is None or bool(argument) != bool(kind.argument):

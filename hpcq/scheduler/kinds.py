@@ -7,10 +7,12 @@ commands_environment("pbs", {...})    the environment of its commands
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
 
-from hpcq import plugins
-from hpcq.errors import UserError
+from hpcq import assets, plugins
+from hpcq.errors import HpcqError, SchedulerError, UserError
 from hpcq.scheduler import local, pbs, slurm, torque
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.description import Description
@@ -25,14 +27,46 @@ _PACKAGES: dict[str, tuple[Description, type[Scheduler]]] = {
 }
 
 
-def _complaint(name: str, found: object) -> str:
+def _complaint(one: plugins.Plugin) -> str:
+    found = one.found
     description, its_class = found if isinstance(found, tuple) and len(found) == 2 else (None, None)
     if not (isinstance(description, Description) and isinstance(its_class, type) and issubclass(its_class, Scheduler)):
-        return f"is a {type(found).__name__}: must be (Description, a class of Scheduler)"
-    return "" if description.kind == name else f"its kind is {description.kind!r}: must be the name of its entry point"
+        return f"is {plugins.a(found)}: must be (Description, a class of Scheduler)"
+    for name, type_told in get_type_hints(Description).items():
+        if not plugins.fits(getattr(description, name), type_told):
+            return f"its {name} is {plugins.a(getattr(description, name))}: must be {plugins.told(type_told)}"
+    if missing := sorted(its_class.__abstractmethods__):
+        return f"its {its_class.__name__} has no {', '.join(missing)}: must have all that Scheduler asks for"
+    places = [assets.templates(), *([one.folder] if one.folder else [])]
+    if not any((place / description.head_template).is_file() for place in places):
+        return f"its head_template {description.head_template!r} is not there: must be a file beside its module"
+    return "" if description.kind == one.name else f"its kind is {description.kind!r}: must be the name of its entry point"
 
 
-_PACKAGES |= plugins.usable(plugins.SCHEDULERS, _PACKAGES, _complaint)
+def _guarded(kind: str, its_class: type[Scheduler]) -> type[Scheduler]:
+    """A plug-in's class, whose own failures are told as such: they are no defect of hpcq."""
+    names = ("__init__", *sorted(name for name, one in vars(Scheduler).items() if callable(one) and name[0] != "_"))
+    return type(its_class.__name__, (its_class,), {name: _telling(kind, name, getattr(its_class, name)) for name in names})
+
+
+def _telling(kind: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def called(*words: Any, **named: Any) -> Any:
+        try:
+            return method(*words, **named)
+        except HpcqError:
+            raise
+        except Exception as error:
+            message = f"scheduler {kind}: its plug-in failed in {name}: {type(error).__name__}: {error}"
+            raise SchedulerError(message, "tell its authors") from error
+
+    return called
+
+
+_PACKAGES |= {
+    kind: (description, _guarded(kind, its_class))
+    for kind, (description, its_class) in plugins.usable(plugins.SCHEDULERS, _PACKAGES, _complaint).items()
+}
 
 DESCRIPTIONS: dict[str, Description] = {kind: description for kind, (description, _) in _PACKAGES.items()}
 

@@ -342,8 +342,8 @@ def read_cluster(path: Path) -> Cluster:
     document.refuse_other_kind("scheduler", "tests", "this is a campaign: must be a cluster file", hint)
     _environment_as_written(document)
     kind = document.data.get("scheduler")
-    reason = plugins.broken().get((plugins.SCHEDULERS, kind)) if isinstance(kind, str) else None
-    if reason is not None:
+    reason = plugins.refusal(plugins.SCHEDULERS, kind) if isinstance(kind, str) else ""
+    if reason:
         document.complain(("scheduler",), f"{shown(kind)}: plug-in {reason}")
         document.raise_complaints()
     file = check(ClusterFile, document.data, document)

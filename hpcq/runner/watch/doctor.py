@@ -195,7 +195,8 @@ def _installation() -> Iterator[Checkup]:
     broken = plugins.broken()
     for group in plugins.GROUPS:
         for one in plugins.plugins(group):
-            state, found = ("bad", broken[group, one.name]) if (group, one.name) in broken else ("ok", one.package)
+            reason = broken.get((group, one.name, one.package))
+            state, found = ("ok", one.package) if reason is None else ("bad", f"{one.package}: {reason}")
             what = group.removeprefix("hpcq.").removesuffix("s").replace("_", " ")
             yield Checkup(
                 "installation", f"{what} {one.name}", state, found, "mend or uninstall that package" if state == "bad" else ""
