@@ -124,9 +124,8 @@ OWN_FORMATS = (*TABLES, *SUMMARIES, *DASHBOARDS)
 
 def exporters() -> dict[str, Callable[[Exported], str]]:
     """The formats of plug-ins: functions from a run to the text of a file."""
-    return plugins.usable(
-        plugins.EXPORTERS, OWN_FORMATS, lambda one: "" if callable(one.found) else "is no function: must be one"
-    )
+    complaint = "is no function: must be one"
+    return plugins.usable(plugins.EXPORTERS, OWN_FORMATS, lambda one: "" if callable(one.found) else complaint)
 
 
 def exporter(kind: str) -> Callable[[Exported], str]:

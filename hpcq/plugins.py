@@ -114,10 +114,10 @@ def fits(value: object, hint: Any) -> bool:
 
 def told(hint: Any) -> str:
     """An annotation, without the folders of its names."""
+    if get_origin(hint) is ClassVar:
+        return told(get_args(hint)[0])
     words = hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
-    return re.sub(
-        r"\w+\.(?=\w)", "", words.removeprefix("typing.ClassVar[").removesuffix("]" * words.startswith("typing.ClassVar["))
-    )
+    return re.sub(r"\w+\.(?=\w)", "", words)
 
 
 def a(value: object) -> str:

@@ -1,9 +1,10 @@
-"""hpcq for Spack: `spack repo create site`, then this file as packages/hpcq/package.py there."""
+"""hpcq for Spack 1.0 or newer: `spack repo create site`, then this file as packages/hpcq/package.py there."""
 
 from spack.package import *  # noqa: F403 - Spack's own way
+from spack_repo.builtin.build_systems.python import PythonPackage
 
 
-class Hpcq(PythonPackage):  # noqa: F405
+class Hpcq(PythonPackage):
     """Network test campaigns on HPC clusters through their batch systems."""
 
     # Sites install from a folder with the sources: spack develop --path /sources/hpcq hpcq@1.0.0
