@@ -12,10 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from tests import REPOSITORY
 from tests.local.local_desk import LocalDesk
 from tools.one_file import made
+from tools.wheel_version import version
 
 UV = Path(sys.executable).with_name("uv")
 
@@ -174,3 +176,40 @@ def test_another_python_is_told_which_one_it_was_made_for(one_file: Path, bare: 
     done = subprocess.run(["/usr/bin/python3", str(other)], cwd=tmp_path, env=bare, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "must be Python 3.99 on" in done.stderr
+
+
+@pytest.mark.fast
+@pytest.mark.promise("`pip install --upgrade` takes a wheel of a later commit for newer; a release has its version alone.")
+def test_a_later_build_has_a_later_version(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+        command(["git", "-C", str(tmp_path), *words], tmp_path, {**os.environ, **who, "GIT_COMMITTER_DATE": f"{moment} +0000"})
+
+    source = tmp_path / "hpcq" / "__init__.py"
+    source.parent.mkdir()
+    source.write_text('__version__ = "1.0.0"\n')
+    assert version(tmp_path) == "1.0.0", "without git"
+    moment = 1_800_000_000
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "one")
+    first = version(tmp_path)
+    assert first.startswith("1.0.0+20270115080000.g")
+    assert version(tmp_path) == first
+    source.write_text('__version__ = "1.0.0"\nMORE = 1\n')
+    assert version(tmp_path).endswith(".changed")
+    moment += 60
+    git("commit", "--quiet", "--all", "--message", "two")
+    second = version(tmp_path)
+    assert Version(first) < Version(second)
+    git("tag", "v1.0.0")
+    assert version(tmp_path) == "1.0.0"
+    (tmp_path / "PKG-INFO").write_text(f"Metadata-Version: 2.4\nName: hpcq\nVersion: {second}\n")
+    assert version(tmp_path) == second, "of a source archive"
+
+
+def test_the_wheel_says_of_which_commit_it_is(wheel: Path) -> None:
+    expected = version().partition("+")[0]
+    assert wheel.name.removeprefix("hpcq-").removesuffix("-py3-none-any.whl").partition("+")[0] == expected
+    if (REPOSITORY / ".git").exists():
+        assert "+" in wheel.name or version() == expected
