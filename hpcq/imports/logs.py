@@ -38,7 +38,7 @@ def read(paths: Sequence[Path], kernels: Sequence[Kernel], maker: Maker, problem
 def _results(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker) -> list[tuple[str, Kernel]]:
     """The results in one file, each with the kernel that wrote it."""
     texts = parts([kernel.described for kernel in kernels if kernel.described is not None], text)
-    if len(texts) == 1:
+    if len(texts) == 1 or any(_runs_others(kernel, text) for kernel in kernels):
         kernel = kernels[0] if len(kernels) == 1 else _kernel_of(path, text, kernels, maker)
         return [] if kernel is None else [(text, kernel)]
     found = []
@@ -46,6 +46,12 @@ def _results(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker) -> 
         kernel = _kernel_of(path, part, kernels, maker, f" (result {number} of {len(texts)})")
         found += [] if kernel is None else [(part, kernel)]
     return found
+
+
+def _runs_others(kernel: Kernel, text: str) -> bool:
+    """Whether this is the one output of a program that runs others within, as HPC Challenge does, and prints their titles."""
+    described = kernel.described
+    return described is not None and not described.part and has_title(described, text) and _can_read(kernel, text)
 
 
 def _kernel_of(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker, which: str = "") -> Kernel | None:

@@ -425,6 +425,15 @@ def test_a_broken_result_costs_no_other_one_of_its_file(site: Importing) -> None
     assert found[1][1] > 5
 
 
+def test_an_output_that_holds_titles_of_others_is_one_result(site: Importing) -> None:
+    """HPC Challenge runs HPL and STREAM itself, and prints what they do."""
+    path = site.folder / "n1_n2.out"
+    parts = "STREAM version $Revision: 5.10 $\n", "This is the DARPA/DOE HPC Challenge Benchmark version 1.5.0\n"
+    path.write_text(parts[1] + parts[0] * 2 + sample_of("hpcc/1.5.0.txt"))
+    bring(site, "logs", path, "--names", "{client}_{server}.out")
+    assert site.ask("SELECT kernel, outcome, count(*) FROM v_results GROUP BY 1, 2") == [("hpcc", "measured", 1)]
+
+
 def test_all_test_cases_of_nvbandwidth(site: Importing) -> None:
     """Without -t it runs all of them; each is a series."""
     text = sample_of("nvbandwidth/0.8.txt")
