@@ -142,13 +142,13 @@ def _sources(kind: str, files: Sequence[Path], maker: Maker, problems: Problems)
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    from hpcq.imports.others import ROLES
+    from hpcq.imports.others import COLUMN_ROLES
 
     found = {}
     for text in texts:
         role, sign, name = text.partition("=")
-        if not (sign and name) or role not in ROLES:
-            raise UserError(f"{option} {text!r}: must be ROLE=NAME", f"the roles are {', '.join(ROLES)}")
+        if not (sign and name) or role not in COLUMN_ROLES:
+            raise UserError(f"{option} {text!r}: must be ROLE=NAME", f"the roles are {', '.join(COLUMN_ROLES)}")
         found[role] = name
     return found
 

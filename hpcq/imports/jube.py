@@ -47,7 +47,8 @@ def _values(path: Path, text: str, maker: Maker, problems: Problems) -> Iterator
             continue
         row = dict(zip(names, cells, strict=True))
         told = {role: row[column] for role, column in columns.items() if row.get(column)} | said
-        rest = {name: cell for name, cell in row.items() if name not in columns.values() and not name.startswith("jube_")}
+        named = {*columns.values(), maker.meaning.columns.get("nodes")}
+        rest = {name: cell for name, cell in row.items() if name not in named and not name.startswith("jube_")}
         try:
             yield from _of_row(line, {"test": test, **told}, rest, maker)
         except ValueError as error:

@@ -22,6 +22,8 @@ from hpcq.kernels import Better, Kernel
 
 #: What a path or a column of a file can say of its values.
 ROLES = ("time", "run", "job", "test", "client", "server", "repetition", "message_bytes")
+#: What a column can be besides: a name of the nodes, and no parameter of the test.
+COLUMN_ROLES = (*ROLES, "nodes")
 _FIELD = re.compile(r"\\\{(\w+)\\\}")
 #: Units without a prefix to read, by their lower case.
 _PLAIN = {

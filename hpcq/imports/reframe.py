@@ -142,10 +142,15 @@ def _values(
     if not (told or hosts):
         maker.notes["test cases that never got nodes were left out"] = None
         return
+    tasks, per_node = (_number(str(row.get(name))) or 0 for name in ("num_tasks", "num_tasks_per_node"))
+    if not told and per_node > 0 and tasks > per_node * len(hosts):  # a job that ends may tell one of two
+        maker.notes["test cases of which ReFrame names fewer nodes than their tasks need were left out"] = None
+        return
     client, server = maker.nodes(told or hosts)
     time_utc = maker.utc(time)
     name, *parameters = str(row["name"]).split(" %")
     told_of = {key: typed(value) for key, _, value in (one.partition("=") for one in parameters)}
+    told_of.pop(columns.get("nodes", ""), None)
     told_of |= {key: str(row[key]) for key in ("environ", "partition") if _none(row.get(key))}
     where = {
         "time_utc": time_utc,

@@ -129,6 +129,35 @@ def test_other_json_and_other_databases_are_no_reports(site: Importing) -> None:
     assert "is no database of ReFrame's results" in bring(site, "reframe", site.folder / "other.db", expect=2)
 
 
+@pytest.mark.promise("hpcq import leaves out a parameter that only names the nodes, if it is told which: --column nodes=NAME.")
+def test_a_parameter_that_names_the_nodes_makes_no_series(site: Importing) -> None:
+    path, _ = reframe_log(site)
+    head, *lines = path.read_text().splitlines()
+    place = head.split("|").index("job_nodelist")
+    named = [line.replace(" %size=8", f" %pair={line.split('|')[place].replace(',', '-')}") for line in lines]
+    assert named != lines
+    path.write_text("\n".join([head, *named]) + "\n")
+    bring(site, "reframe", path, "--column", "nodes=pair")
+    assert site.ask("SELECT count(DISTINCT parameters) FROM v_results") == [(1,)]
+    assert "n3" in site.words("blame", expect=3)
+
+
+@pytest.mark.promise("A test case of ReFrame that names fewer nodes than its tasks need is left out, and that is said.")
+def test_a_test_case_of_reframe_with_a_node_missing_is_left_out(site: Importing) -> None:
+    """Slurm tells ReFrame one of two nodes while the job ends: seen with ReFrame 4.10.4."""
+    head, first, second, *_ = (HERE / "reframe-4.10.4.log").read_text().splitlines()
+
+    def with_tasks(line: str, hosts: str) -> str:
+        cells = dict(zip(head.split("|"), line.split("|"), strict=True))
+        return "|".join((cells | {"num_tasks": "2", "num_tasks_per_node": "1", "job_nodelist": hosts}).values())
+
+    path = site.folder / "site_bw.log"
+    path.write_text("\n".join([head, with_tasks(first, "n1,n2"), with_tasks(second, "n1")]) + "\n")
+    said = bring(site, "reframe", path)
+    assert "names fewer nodes than their tasks need were left out" in said
+    assert site.ask("SELECT client, server FROM v_results") == [("n1", "n2")]
+
+
 # -- JUBE --------------------------------------------------------------------------------------------------------------
 
 
