@@ -3,7 +3,8 @@
     python bench/run_verdicts.py [--scenes 100] [--seed 1] [--quick] [--verbose]
 
 Pairs, judge and re-measuring are hpcq's own; the results of jobs are simulated (bench/support/drawn_scenes.py). The first
-run measures all nodes, and up to two more measure suspects with good partners. Goals: no bad node passes unless its
+run measures all nodes, up to two more measure suspects with good partners, and two what looks slow between leaves, one
+pair at a time. Beside them, scenes whose pairs share narrow uplinks. Goals: no bad node passes unless its
 fault is below the smallest effect told, no healthy node is drained, at most 5 % of the healthy stay INCONCLUSIVE.
 """
 
@@ -18,9 +19,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, claim, finish, parser
-from bench.support.drawn_scenes import PING, RESENT, STREAM, Scene, Site, draw
+from bench.support.drawn_scenes import PING, RESENT, SHARED, STREAM, Scene, Site, draw
 from hpcq.judge.acceptance import Known, RunVerdict, Word, judge_run
-from hpcq.runner.accept.choice import MEETINGS, PARTNERS, again, partners
+from hpcq.runner.accept.accepting import ALONE_RUNS
+from hpcq.runner.accept.choice import MEETINGS, PARTNERS, again, partners, to_measure_alone
+from hpcq.verdict.acceptance import acceptance_of
 
 ROUNDS_MAX = 3
 
@@ -60,7 +63,18 @@ def accept(scene: Scene, seed: int) -> tuple[RunVerdict, int, int]:
         pairs = again(verdict, site.names, counts=counts, leaf_of=leaf_of)
         if not pairs or not left:
             break
-    return judge_run(site.names, now, before, Known(site.allowed(now)), cluster="sim"), first, counts.total()
+    alone = frozenset[int]()
+    for _ in range(ALONE_RUNS):
+        pairs = to_measure_alone(acceptance_of(verdict), leaf_of)
+        if not pairs:
+            break
+        alone |= {site.runs}
+        now = site.measure(pairs, alone=True)
+        counts.update(pairs)
+        known = Known(site.allowed(now), alone=alone)
+        verdict = judge_run(site.names, now, before, known, final=False, cluster="sim")
+    known = Known(site.allowed(now), alone=alone)
+    return judge_run(site.names, now, before, known, cluster="sim"), first, counts.total()
 
 
 def count(scene: Scene, verdict: RunVerdict, counts: Counts, label: str) -> None:
@@ -108,11 +122,11 @@ def count(scene: Scene, verdict: RunVerdict, counts: Counts, label: str) -> None
         counts.drained += words[names[node]] is Word.FAILED and names[node] in verdict.drainable
 
 
-def play(scenes: int, seed: int, *, verbose: bool = False) -> Counts:
-    """Draw and play so many scenes."""
+def play(scenes: int, seed: int, *, kind: str = "", verbose: bool = False) -> Counts:
+    """Draw and play so many scenes, of all kinds in turn or of one."""
     counts = Counts()
     for number in range(scenes):
-        scene = draw(number, seed)
+        scene = draw(number, seed, kind)
         label = f"{number} {scene.kind} ({scene.node_count} nodes, {100 * scene.scatter:.2g} % {scene.tails}"
         label += f", {scene.baseline_runs} before)" if scene.has_baseline else ", no baseline)"
         before = len(counts.wrong)
@@ -136,12 +150,13 @@ def main() -> int:
     options = words.parse_args()
     scenes = 20 if options.quick else options.scenes
     counts = play(scenes, options.seed, verbose=options.verbose)
-    return finish("run_verdicts", list(claims(counts, scenes)), quick=options.quick)
+    shared = play(scenes // 4, options.seed, kind=SHARED, verbose=options.verbose)
+    found = [*claims(counts, f"{scenes} drawn scenes"), *claims(shared, f"{scenes // 4} scenes of {SHARED}")]
+    return finish("run_verdicts", found, quick=options.quick)
 
 
-def claims(counts: Counts, scenes: int) -> Iterator[Claim]:
-    """The claims from the totals."""
-    text = f"{scenes} drawn scenes"
+def claims(counts: Counts, text: str) -> Iterator[Claim]:
+    """The claims from the totals of these scenes."""
     above = f"{text}: bad nodes that PASS, above the smallest effect told"
     yield claim(above, f"of {counts.bad} bad nodes", "nodes", counts.bad_pass, goal="<= 0")
     yield claim(f"{text}: bad nodes that PASS, below it", f"of {counts.bad} bad nodes", "nodes", counts.excused)
@@ -150,10 +165,9 @@ def claims(counts: Counts, scenes: int) -> Iterator[Claim]:
     yield claim(f"{text}: healthy nodes left INCONCLUSIVE", "of the healthy", "share", share, goal="<= 0.05")
     yield claim(f"{text}: healthy nodes accused", "of the healthy", "share", counts.accused / counts.healthy, goal="<= 0.005")
     yield claim(f"{text}: healthy nodes that PASS", "of the healthy", "share", counts.passed / counts.healthy)
-    yield claim(f"{text}: bad nodes FAIL or DEGRADED", "of the bad", "share", counts.named / counts.bad)
-    yield claim(
-        f"{text}: a cluster that is slower is told as one", "of these", "share", counts.slower_told / max(1, counts.slower)
-    )
+    yield claim(f"{text}: bad nodes FAIL or DEGRADED", "of the bad", "share", counts.named / max(1, counts.bad))
+    if counts.slower:
+        yield claim(f"{text}: a cluster that is slower is told as one", "of these", "share", counts.slower_told / counts.slower)
     yield claim(
         f"{text}: jobs measured, of the first run's",
         f"with {PARTNERS} partners both ways and {MEETINGS} one way",

@@ -24,6 +24,8 @@ TESTS = (Test(STREAM, Better.HIGHER), Test(PING, Better.LOWER), Test(RESENT, Bet
 REPETITIONS, PACKETS_SENT, RESENT_SHARE = 5, 40_000, 3e-4
 #: One job loads its nodes for so long.
 JOB_S = 8.0
+#: How often two jobs that run at once measure at the same moment.
+AT_ONCE = 0.4
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class Scene:
     level across its edge; of all its nodes. generation: class of each node and its level. before: what the baseline saw of
     nodes and of everything; None: there is no baseline. allowed: share of the hardware's speed that is expected, if any.
     sheds: senders overrun what is slow, so that many packets are lost in front of it.
+    shared: how many pairs at full speed the uplink of a group carries at once; None: any number. Pairs run at once whose
+    nodes differ.
     """
 
     kind: str
@@ -66,6 +70,7 @@ class Scene:
     renamed: bool = False
     allowed: float | None = None
     sheds: bool = False
+    shared: float | None = None
 
     @property
     def bad(self) -> dict[int, tuple[str, float]]:
@@ -123,9 +128,9 @@ class Site:
             rows += self._run(run, [one for one in ends if not set(one) & set(self.scene.new_nodes)], before=True)
         return self._values(rows, self.scene.baseline_runs, before=True)
 
-    def measure(self, pairs: Sequence[Pair]) -> Values:
-        """One more run of these pairs; returns all runs so far."""
-        self.rows += self._run(self.runs, [(self.index[a], self.index[b]) for a, b in pairs], before=False)
+    def measure(self, pairs: Sequence[Pair], *, alone: bool = False) -> Values:
+        """One more run of these pairs; returns all runs so far. alone: one pair at a time."""
+        self.rows += self._run(self.runs, [(self.index[a], self.index[b]) for a, b in pairs], before=False, alone=alone)
         self.runs += 1
         return self._values(self.rows, self.runs, before=False)
 
@@ -137,8 +142,11 @@ class Site:
         ends = np.minimum(speed[values.client], speed[values.server])
         return np.where(values.test == 0, np.log(1e10 * ends * self.scene.allowed), np.nan)
 
-    def _run(self, run: int, pairs: Sequence[tuple[int, int]], *, before: bool) -> list[tuple[int, int, int, int, float, int]]:
+    def _run(
+        self, run: int, pairs: Sequence[tuple[int, int]], *, before: bool, alone: bool = False
+    ) -> list[tuple[int, int, int, int, float, int]]:
         busy_s = dict.fromkeys(range(self.scene.node_count), 0.0)
+        crowds = self._crowds(pairs) if not alone else {}
         found = []
         common = self.random.normal(0, 0.004, len(TESTS))
         for client, server in pairs:
@@ -147,7 +155,28 @@ class Site:
             for test in range(len(TESTS)):
                 value, outcome = self._job(test, client, server, busy_s, before=before)
                 shift = 0.0 if test == 2 else common[test] + self.offset[test, client, server]
+                shift += log(crowds.get((client, server), 1.0)) if test == 0 else 0.0
                 found.append((run, test, client, server, value + shift, outcome))
+        return found
+
+    def _crowds(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        """What sharing its uplinks leaves each pair, as the pairs of a run start: the next ones whose nodes are free."""
+        if self.scene.shared is None:
+            return {}
+        waiting, found = [pairs[one] for one in self.random.permutation(len(pairs))], {}
+        while waiting:
+            busy, at_once = set[int](), []
+            for pair in waiting:
+                if busy.isdisjoint(pair):
+                    busy.update(pair)
+                    at_once.append(pair)
+            across = [pair for pair in at_once if self.scene.of(pair[0]) != self.scene.of(pair[1])]
+            for pair in across:  # the others are measured at the same moment by chance
+                groups = {self.scene.of(node) for node in pair}
+                beside = [one for one in across if one != pair and self.random.random() < AT_ONCE]
+                load = max(1 + sum(group in map(self.scene.of, one) for one in beside) for group in groups)
+                found[pair] = min(1.0, self.scene.shared / load)
+            waiting = [pair for pair in waiting if pair not in at_once]
         return found
 
     def _job(self, test: int, client: int, server: int, busy_s: dict[int, float], *, before: bool) -> tuple[float, int]:
@@ -221,11 +250,11 @@ def _with_loss(share: float, random: np.random.Generator) -> float:
     return min(1.0, float(0.03 / share**0.5 * np.exp(random.normal(0, 0.4)))) if share else 1.0
 
 
-def draw(number: int, seed: int) -> Scene:
-    """The scene of this number: kinds take turns, the rest is drawn."""
+def draw(number: int, seed: int, kind: str = "") -> Scene:
+    """The scene of this number: kinds take turns, unless one is named; the rest is drawn."""
     random = np.random.default_rng([seed, number])
     kinds = tuple(_KINDS)
-    kind = kinds[number % len(kinds)]
+    kind = kind or kinds[number % len(kinds)]
     nodes, groups = ((16, 4), (16, 4), (24, 4), (32, 8))[random.integers(4)]
     scatter = float(random.choice([0.008, 0.01, 0.02, 0.03, 0.05], p=[0.2, 0.3, 0.25, 0.15, 0.1]))
     tails = "heavy" if scatter <= 0.02 and random.random() < 0.25 else "gauss"
@@ -233,7 +262,7 @@ def draw(number: int, seed: int) -> Scene:
     scene.baseline_runs = int(random.integers(1, 6))
     if kind != "first-time site" and random.random() < 0.15:
         scene.has_baseline = False
-    _KINDS[kind](scene, random)
+    (_KINDS | {SHARED: shares_uplinks})[kind](scene, random)
     return scene
 
 
@@ -355,12 +384,22 @@ def several_at_once(scene: Scene, random: np.random.Generator) -> None:
     scene.links = {(min(ends), max(ends)): float(random.uniform(0.01, 0.05)) for ends in [(2 * leaves[2], 2 * leaves[3])]}
 
 
+def shares_uplinks(scene: Scene, random: np.random.Generator) -> None:
+    """Two or four groups of four nodes, and uplinks for little more than one pair; in half of the scenes a node is slow."""
+    scene.group_count = int(random.choice([2, 4]))
+    scene.node_count, scene.shared = 4 * scene.group_count, float(random.uniform(1.05, 1.8))
+    if random.random() < 0.5:
+        scene.slow = {int(random.integers(scene.node_count)): 1 - float(random.uniform(0.15, 0.5))}
+
+
 def _modes(scene: Scene, random: np.random.Generator) -> None:
     scene.modes = True
     if random.random() < 0.3:
         scene.slow = {node: 1 - float(random.uniform(0.1, 0.5)) for node in _some(scene, random, 2)}
 
 
+#: Not one of the kinds that take turns: drawn by its name.
+SHARED = "uplinks that pairs share"
 _KINDS: dict[str, Callable[[Scene, np.random.Generator], None]] = {
     "all is well": _well,
     "slow by 3 to 50 %": _slow,

@@ -118,6 +118,12 @@ def plays_tournaments(source: str) -> bool:
     return (_yaml().load(source).get("allocation") or "pair") != "pair"
 
 
+def measures_alone(source: str) -> bool:
+    """Whether runs of this campaign measure one pair at a time: none shares an uplink with another."""
+    data = _yaml().load(source)
+    return not plays_tournaments(source) and (data.get("budget") or {}).get("max_jobs") == 1
+
+
 def collectives_of(source: str, kernels: Kernels) -> list[str]:
     """The kernels of the tests of several nodes together in the campaign of this text, each once."""
     return list(dict.fromkeys(str(one["kernel"]) for one in _yaml().load(source)["tests"] if is_collective(one, kernels)))

@@ -58,6 +58,10 @@ TOLD_MAX = 0.36
 STEADY_SHARE = 0.7
 #: A low job of a healthy site is that rare at least, as far as anybody knows.
 STRAY_LOW = 0.01
+#: An uplink is shared if, without the two nodes that are low most often, so many of the low pairs across it are left.
+SHARED_SHARE, SHARED_MIN = 0.2, 2
+#: So many pairs across an edge, fine alone, speak for the others.
+ALONE_MIN = 3
 
 CLIENT, SERVER, BOTH = 0, 1, 2
 NO_REFERENCE = "no reference"
@@ -81,7 +85,7 @@ class Known:
     broken: by row, the gate that it broke. open_gates: by row, why a gate could not be judged: no PASS rests on such a
     row. reasons: by row, why it brought nothing. missing: why a node has no row. flaws: what its evidence says is wrong
     with a node. booted: nodes that booted after they were measured. notes: by test, what stands beside a scatter that
-    hides something.
+    hides something. alone: nights (runs) that measured one pair at a time, so that none shared an uplink with another.
     """
 
     allowed: Floats | None = None
@@ -92,6 +96,7 @@ class Known:
     flaws: Mapping[str, str] = field(default_factory=dict)
     booted: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    alone: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +275,10 @@ class _Judge:
         self.things: list[Said] = []
         self.cells = _Cells(now)
         self.before = _Before(before, self) if before is not None and len(before.value) else None
+        #: ordered pairs that are slow beside other pairs, and as expected alone
+        self.crowded: set[tuple[int, int]] = set()
+        rows = np.isin(now.night, list(self.known.alone))
+        self.measured_alone = set(zip(now.client[rows].tolist(), now.server[rows].tolist(), strict=True))
         self.fits = [fit for number in range(len(now.tests)) if (fit := self._fit(number)) is not None]
         self.below_allowed: dict[int, float] = {}
         self.cluster_slow = False
@@ -278,14 +287,102 @@ class _Judge:
     # -- levels ---------------------------------------------------------------------------------------------------------
 
     def _fit(self, test: int) -> _Fit | None:
-        """Residuals of one test: its jobs against the baseline's level and offset, else against the peers' level."""
+        """Residuals of one test. Where a pair was measured alone and is fine, its jobs beside other pairs do not count."""
+        crowded, shared = frozenset[tuple[int, int]](), set[int]()
+        while (fit := self._fit_of(test, crowded)) is not None:
+            more = self._crowded(fit, shared) - crowded
+            if not more:
+                break
+            crowded |= more  # without these jobs the others scatter less, and more of them may be low
+        self.crowded |= crowded
+        return fit
+
+    def _crowded(self, fit: _Fit, shared: set[int]) -> frozenset[tuple[int, int]]:
+        """Ordered pairs between two groups that were low beside other pairs, and are fine alone.
+
+        One or two nodes that are slow by turns look much the same. But they are low inside their group as well, and without
+        them nothing is left: a shared uplink slows whoever crosses it. What a baseline under the same load did not show is no
+        shared uplink: it lost something. Where enough pairs across the edge of a group are fine alone, and none is not, all
+        of its low pairs are. shared: groups whose uplink is known to be shared; those that are found are added.
+        """
+        alone = np.isin(fit.night, list(self.known.alone))
+        if not alone.any():
+            return frozenset()
+        ends = self.group[fit.client], self.group[fit.server]
+        crossing = (ends[0] != NOBODY) & (ends[1] != NOBODY) & (ends[0] != ends[1])
+        inside = self._slow_inside(fit, ~crossing)
+        beside = crossing & ~alone & ~np.isin(fit.client, inside) & ~np.isin(fit.server, inside)
+        low = fit.low & beside
+        if not shared and self._is_new(fit, beside & (fit.night == fit.night.min())):
+            return frozenset()
+        pairs, measured = _pairs_of(fit, low), _pairs_of(fit, crossing & alone)
+        fine = {pair for pair in measured if self._fine_alone(fit, pair, alone)}
+        found = set[tuple[int, int]]()
+        for group in {int(self.group[node]) for pair in measured for node in pair}:
+            if group in shared or self._is_shared(fit, low & ((ends[0] == group) | (ends[1] == group))):
+                shared.add(group)
+                its = {pair for pair in pairs | measured if group in (self.group[pair[0]], self.group[pair[1]])}
+                slow = its & measured - fine
+                every = all(set(inside) & {*pair} for pair in slow) and len(its & fine) >= min(ALONE_MIN, len(its))
+                found |= {pair for pair in its & pairs if pair in fine or (every and pair not in measured)}
+        return frozenset(found - _pairs_of(fit, fit.failed))
+
+    @staticmethod
+    def _fine_alone(fit: _Fit, pair: tuple[int, int], alone: Bools) -> bool:
+        """Whether most jobs of a pair alone are as expected, and nearer to that than to its low jobs beside others."""
+        its = (fit.client == pair[0]) & (fit.server == pair[1])
+        apart, beside = its & alone, its & fit.low & ~alone
+        if fit.low[apart].mean() > 1 / 2:
+            return False
+        return not beside.any() or bool(fit.left[apart].max() > np.median(fit.left[beside]) / 2)
+
+    def _is_new(self, fit: _Fit, first: Bools) -> bool:
+        """Whether more of the pairs between groups were low in the first run than in a baseline, beyond chance."""
+        past = self.before.crossing.get(fit.name, (0, 0)) if self.trusted and self.before is not None else (0, 0)
+        count, of = int((fit.low & first).sum()), int(first.sum())
+        return past[1] >= PAIRS_MIN and 1 - _at_most(count - 1, of, (past[0] + 1) / (past[1] + 2)) < CHANCE
+
+    @staticmethod
+    def _slow_inside(fit: _Fit, inside: Bools) -> list[int]:
+        """The fewest nodes that explain the low rows inside groups, but for single ones."""
+        found, rows = list[int](), fit.low & inside
+        while rows.any():
+            worst = _most_often(fit, rows)
+            its = (fit.client == worst) | (fit.server == worst)
+            found += [worst] if (rows & its).sum() >= 2 else []
+            rows &= ~its
+        return found
+
+    @staticmethod
+    def _is_shared(fit: _Fit, rows: Bools) -> bool:
+        """Whether more than two nodes are needed to explain the low rows that cross the edge of a group."""
+        left = rows.copy()
+        for _ in range(2):
+            if left.any():
+                worst = _most_often(fit, left)
+                left &= (fit.client != worst) & (fit.server != worst)
+        return int(left.sum()) >= max(SHARED_MIN, SHARED_SHARE * int(rows.sum()))
+
+    def _is_new_between(self, fit: _Fit) -> bool:
+        """Whether jobs between groups are low that the baseline did not have, and few inside: no levels of a test do that."""
+        ends = self.group[fit.client], self.group[fit.server]
+        crossing = (ends[0] != NOBODY) & (ends[1] != NOBODY) & (ends[0] != ends[1])
+        first = fit.usable() & (fit.night == fit.night.min())
+        shares = [float(fit.low[rows].mean()) if rows.any() else 1.0 for rows in (first & ~crossing, first & crossing)]
+        # of pairs that share an uplink those are left that were not low alone: they say nothing of how many were
+        return not self.crowded and shares[0] < shares[1] / 4 and self._is_new(fit, first & crossing)
+
+    def _fit_of(self, test: int, crowded: frozenset[tuple[int, int]]) -> _Fit | None:
+        """Residuals of one test: its jobs against the baseline's level and offset, else against the peers' level.
+
+        crowded: ordered pairs of which only the jobs count that measured them alone.
+        """
         now = self.now
         name = now.tests[test].name
         sizes = _Sizes.of(name)
-        found_rows = np.flatnonzero((now.test == test) & (now.outcome != Outcome.INVALID) & (now.server != NOBODY))
-        if not len(found_rows):
+        rows = self._rows_of(test, crowded)
+        if not len(rows):
             return None
-        rows: Ints = found_rows[np.argsort(now.night[found_rows], kind="stable")].astype(np.int32)
         client, server, night = now.client[rows], now.server[rows], now.night[rows]
         value = np.where(now.outcome[rows] == Outcome.FAILED, np.nan, now.value[rows])
         disturbed = now.outcome[rows] == Outcome.DISTURBED
@@ -307,6 +404,7 @@ class _Judge:
             found = float(common.level[0])
             if np.isfinite(found) and _without_any_one(change, client, server, clean & known_rows, found, sizes):
                 shift = self._without_any_group(change, client, server, clean & known_rows, found, sizes)
+                shift = shift if self._is_common(change, client, server, clean & known_rows, shift) else None
             left[known_rows] = (change - (shift or 0.0))[known_rows]
             earlier = self.before.scatter(name) if self.before is not None else None
             mine = common.scatter if common.row_count >= 12 else None
@@ -333,6 +431,16 @@ class _Judge:
         fit.prepare()
         return fit
 
+    def _rows_of(self, test: int, crowded: frozenset[tuple[int, int]]) -> Ints:
+        """The rows of a test in the order of their runs."""
+        now = self.now
+        rows = np.flatnonzero((now.test == test) & (now.outcome != Outcome.INVALID) & (now.server != NOBODY))
+        if crowded:
+            kept = np.array([(int(now.client[row]), int(now.server[row])) not in crowded for row in rows])
+            rows = rows[kept | np.isin(now.night[rows], list(self.known.alone))]
+        found: Ints = rows[np.argsort(now.night[rows], kind="stable")].astype(np.int32)
+        return found
+
     def _disturbed_as_usual(self, name: str, disturbed: Bools, value: Floats) -> bool:
         """Whether most jobs of a test, the earlier ones too, ran beside other work: that is the usual state here."""
         past = self.before.disturbed(name) if self.before is not None else (0, 0)
@@ -354,6 +462,19 @@ class _Judge:
                 best = max(best, middle)
         return best
 
+    def _is_common(self, change: Floats, client: Ints, server: Ints, use: Bools, level: float) -> bool:
+        """Whether a common change shows inside groups as well as between them: else it is no change of everything."""
+        ends = self.group[client], self.group[server]
+        known = use & (ends[0] != NOBODY) & (ends[1] != NOBODY)
+        for part in (known & (ends[0] == ends[1]), known & (ends[0] != ends[1])):
+            values = change[part]
+            if len(values) >= PAIRS_MIN:
+                middle = float(np.median(values))
+                error = 1.25 * float(np.median(np.abs(values - middle))) / 0.6745 / sqrt(len(values))
+                if abs(middle - level) > max(abs(level) / 2, EFFECT / 2, 3 * error):
+                    return False
+        return True
+
     def _run_scatter(self, name: str, sizes: _Sizes) -> float:
         """How far the common level of runs scatters: from the nights of the baseline where there are enough."""
         least = RUN_SCATTER if not sizes.is_loss else sizes.least
@@ -367,7 +488,8 @@ class _Judge:
         accuse = _Accuser(self.fits, self.names, self.group)
         for fit in self.fits:
             accuse.of_test(fit)
-            _with_lower_levels(fit, accuse)
+            if not self._is_new_between(fit):
+                _with_lower_levels(fit, accuse)
             self._level_again(fit, accuse)
         accuse.across_tests()
         self._cluster()
@@ -383,6 +505,10 @@ class _Judge:
             if len(fit.scatter.centres) > 1:
                 note = self.known.notes.get(fit.name, "")
                 self.notes.append(f"{fit.name}: its speed changes from job to job{f'; {note}' if note else ''}")
+        if self.crowded:
+            self.notes.append(
+                f"{len(self.crowded)} pairs across groups are slow beside other pairs, as expected alone: they share an uplink"
+            )
         effects = {one.test: (one.slower, one.one_way) for one in told}
         nodes = [self._node(node, effects) for node in self.targets]
         said = tuple(one for one, _ in nodes)
@@ -393,6 +519,7 @@ class _Judge:
         measured = {self.names[node] for fit in self.fits for node in fit.client[np.isfinite(fit.left)]}
         unsettled = {pair for name in self._accused() & suspects for pair in self._pairs(self._against(self.index[name]))}
         unsettled |= set(self._sample()) if self.cluster_unsure else set()
+        unsettled |= {(self.names[one], self.names[other]) for one, other in self.crowded - self.measured_alone}
         return RunVerdict(
             said,
             tuple(self.things),
@@ -809,6 +936,9 @@ class _Judge:
         why = f"as expected with {_some(partners)} in {len(jobs)} jobs"
         links = [" - ".join(self.names[end] for end in ends) for ends in sorted(self.links) if node in ends]
         why = f"{why}; see link {', '.join(links)}" if links else why
+        beside = sorted({self.names[end] for ends in self.crowded if node in ends for end in ends if end != node})
+        if beside:
+            why = f"{why}; slow beside other pairs with {_some(beside)}, as expected alone: the uplink is shared"
         return _node_says(name, Word.PASS, why, self._ratio(clean))
 
     # -- words ----------------------------------------------------------------------------------------------------------
@@ -875,6 +1005,10 @@ class _Judge:
             for group, _ in fit.slow_groups:
                 rows = np.flatnonzero((self.group[fit.client] == group) != (self.group[fit.server] == group))
                 yield tuple(sorted({(self.names[fit.client[row]], self.names[fit.server[row]]) for row in rows}))
+            for ways in fit.slow_between:
+                groups = np.stack([self.group[fit.client], self.group[fit.server]])
+                rows = np.flatnonzero((groups.min(axis=0) == min(ways)) & (groups.max(axis=0) == max(ways)))
+                yield tuple(sorted({(self.names[fit.client[row]], self.names[fit.server[row]]) for row in rows}))
 
     def _pairs(self, against: Sequence[tuple[_Fit, Ints]]) -> tuple[Pair, ...]:
         ends = {(int(fit.client[row]), int(fit.server[row])) for fit, rows in against for row in rows}
@@ -924,6 +1058,17 @@ class _Levels:
         """Standard error of each cell's level: all rows of the cell share it."""
         found: Floats = scatter.sigma / np.sqrt(np.maximum(1.0, self.counts))
         return found
+
+
+def _pairs_of(fit: _Fit, rows: Bools) -> set[tuple[int, int]]:
+    """The ordered pairs of these rows."""
+    return {(int(fit.client[row]), int(fit.server[row])) for row in np.flatnonzero(rows)}
+
+
+def _most_often(fit: _Fit, rows: Bools) -> int:
+    """The node that is an end of most of these rows; of several, the one that is low most often."""
+    counts = [np.bincount(np.concatenate([fit.client[some], fit.server[some]])) for some in (rows, rows | fit.low)]
+    return max(np.flatnonzero(counts[0]).tolist(), key=lambda node: (counts[0][node], counts[1][node]))
 
 
 def _levels(  # noqa: PLR0917 - columns of one table
@@ -1029,6 +1174,8 @@ class _Before:
         self.cells.count = judge.cells.count = kinds * kinds * 3
         self.known: dict[str, tuple[_Levels, dict[tuple[int, int], float]]] = {}
         self.nights: dict[str, float] = {}
+        #: by test, how many of its jobs between groups are low, and of how many
+        self.crossing: dict[str, tuple[int, int]] = {}
         for name, number in self.number.items():
             self._learn(name, number)
 
@@ -1062,6 +1209,9 @@ class _Before:
         )
         fit.explained = np.zeros(len(rows), bool)
         fit.prepare()
+        ends = values.node_group[client], values.node_group[server]
+        crossing = (ends[0] != NOBODY) & (ends[1] != NOBODY) & (ends[0] != ends[1])
+        self.crossing[name] = int((fit.low & crossing).sum()), int(crossing.sum())
         slow: set[int] = set()
         accuse = _Accuser([fit], values.nodes, values.node_group)
         accuse.of_test(fit)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from bench import run_verdicts
 from bench.run_verdicts import Counts, accept, count, play
-from bench.support.drawn_scenes import PING, STREAM, Scene, Site, several_at_once
+from bench.support.drawn_scenes import PING, SHARED, STREAM, Scene, Site, draw, several_at_once
 from hpcq.judge.acceptance import Known, RunVerdict, Word, judge_run
 from hpcq.judge.scatter import scatter_of
+from hpcq.judge.values import Values
 from hpcq.runner.accept.choice import MEETINGS, PARTNERS, partners
 
 pytestmark = pytest.mark.fast
@@ -39,6 +42,42 @@ def test_drawn_scenes_keep_the_three_goals(seed: int) -> None:
     assert counts.inconclusive <= 0.05 * counts.healthy, counts.wrong
     assert counts.bad > 50
     assert counts.healthy > 300
+
+
+@pytest.mark.heavy
+@pytest.mark.promise(
+    "Nodes whose pairs share narrow uplinks pass: what is fine alone overrules what was slow beside other pairs."
+)
+def test_pairs_that_share_narrow_uplinks_leave_healthy_nodes_passing(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = play(10, 904, kind=SHARED)
+    assert (counts.bad_pass, counts.drained, counts.accused) == (0, 0, 0), counts.wrong
+    assert counts.inconclusive <= 0.05 * counts.healthy, counts.wrong
+    assert counts.named == counts.bad > 0
+    verdict = verdict_of(draw(24, 5, SHARED), 5024)
+    assert set(words_of(verdict).values()) == {Word.PASS}
+    assert any("as expected alone: the uplink is shared" in one.reason for one in verdict.nodes)
+    assert any(one.endswith("as expected alone: they share an uplink") for one in verdict.notes)
+    monkeypatch.setattr(run_verdicts, "Known", lambda allowed, **_: Known(allowed))  # as if nothing were known of being alone
+    assert set(words_of(verdict_of(draw(24, 5, SHARED), 5024)).values()) != {Word.PASS}
+
+
+@pytest.mark.heavy
+def test_an_uplink_that_carries_less_than_in_the_baseline_is_no_shared_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lost members: a pair alone is as fast as ever, and in the baseline all pairs together were."""
+
+    class WasWide(Site):
+        def baseline(self, pairs: Sequence[tuple[str, str]]) -> Values | None:
+            shared, self.scene.shared = self.scene.shared, 8.0
+            found = super().baseline(pairs)
+            self.scene.shared = shared
+            return found
+
+    monkeypatch.setattr(run_verdicts, "Site", WasWide)
+    verdict = verdict_of(Scene("lost members", shared=1.2, scatter=0.02))
+    assert Word.PASS not in words_of(verdict).values()
+    assert [kind for kind, _, word in causes_of(verdict) if word is Word.FAILED]
+    assert not verdict.drainable
+    assert not [one for one in verdict.notes if "share an uplink" in one]
 
 
 @pytest.mark.heavy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -278,18 +278,44 @@ def again(
     return list(dict.fromkeys([*once, *fresh]))
 
 
-#: At most this many pairs: one at a time takes long.
-ALONE_PAIRS = 32
+#: At most this many pairs: one at a time takes long. Of one cause so many.
+ALONE_PAIRS, ALONE_PAIRS_OF_CAUSE = 32, 6
 
 
 def to_measure_alone(verdicts: Acceptance, leaf_of: Mapping[str, str]) -> list[Pair]:
-    """Return pairs between two leaves that are slow: those of links that would fail, and of nodes that stay undecided."""
+    """Return pairs between two leaves that are slow: of what would fail, and of nodes that stay undecided.
+
+    A node that is slow inside its leaf, too, or brings nothing with anybody, needs no pair alone.
+    """
     bad = [one for one in verdicts.links if one.verdict in {Verdict.DEGRADED, Verdict.FAILED} and len(one.nodes) == 2]
     links = [(one.nodes[0], one.nodes[1]) for one in bad]
     undecided = {one.name for one in verdicts.nodes if one.verdict is Verdict.INCONCLUSIVE}
-    slow = [*both_ways(links), *(pair for pair in sorted(verdicts.open) if undecided & {*pair})]
-    across = [pair for pair in slow if leaf_of.get(pair[0]) and leaf_of.get(pair[0]) != leaf_of.get(pair[1], "")]
-    return list(dict.fromkeys(across))[:ALONE_PAIRS]
+    accused = {one.name for one in verdicts.nodes if one.verdict in {Verdict.DEGRADED, Verdict.FAILED}}
+    causes = [pairs for pairs in verdicts.explained if all(_crosses(one, leaf_of) or accused >= {*one} for one in pairs)]
+    causes = [pairs for pairs in causes if not any(all(node in pair for pair in pairs) for node in verdicts.decided)]
+    across = ([pair for pair in pairs if _crosses(pair, leaf_of)] for pairs in causes)
+    of_causes = [pair for pairs in across for pair in _spread(pairs)[:ALONE_PAIRS_OF_CAUSE]]
+    slow = [
+        *both_ways(links),
+        *of_causes,
+        *(pair for pair in (*sorted(verdicts.open), *verdicts.unsettled) if undecided & {*pair}),
+    ]
+    return list(dict.fromkeys(pair for pair in slow if _crosses(pair, leaf_of)))[:ALONE_PAIRS]
+
+
+def _crosses(pair: Pair, leaf_of: Mapping[str, str]) -> bool:
+    return bool(leaf_of.get(pair[0])) and leaf_of.get(pair[0]) != leaf_of.get(pair[1], "")
+
+
+def _spread(pairs: Iterable[Pair]) -> list[Pair]:
+    """The same pairs, those first whose nodes came least often."""
+    left, taken, found = list(pairs), Counter[str](), list[Pair]()
+    while left:
+        pair = min(left, key=lambda one: sum(taken[end] for end in one))
+        left.remove(pair)
+        taken.update(pair)
+        found.append(pair)
+    return found
 
 
 def _some(pairs: Sequence[Pair]) -> list[Pair]:

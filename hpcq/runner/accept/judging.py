@@ -16,6 +16,7 @@ from hpcq.analysis import change, pair_values
 from hpcq.analysis.change import rank, say
 from hpcq.analysis.gates import References, judge_run
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
+from hpcq.definition.derive import measures_alone
 from hpcq.errors import UserError
 from hpcq.gate_kinds import GateAgainst, gate_kinds
 from hpcq.judge.acceptance import EFFECT, PACKETS, Known
@@ -83,6 +84,8 @@ def measured(
         test: disturbed_as_usual(one for one in (*before, *now) if names[one.test] == test) for test in set(names.values())
     }
     mine = _Columns(now, names, losses, leaf_of, hardware, usual)
+    values = mine.values()
+    apart = {run for run in runs if measures_alone(query.campaign_text(database, run) or "{}")}
     known = Known(
         allowed=mine.allowed(least),
         broken=mine.of_series(broken) | mine.lost_in_part(),
@@ -95,10 +98,11 @@ def measured(
             if len(seen) > 1
         },
         notes=pair_values.sleep_in(database, run_ids, cluster),
+        alone=frozenset(number for number, night in enumerate(values.nights) if night.name in apart),
     )
     counts = Counter(pair for pair, _ in {(_ends(one), job.run) for one in now for job in one.jobs})
     past = _Columns(before, names, losses, leaf_of, hardware, usual).values() if before else None
-    return Measured(mine.values(), past, known, counts, _first_utc(now))
+    return Measured(values, past, known, counts, _first_utc(now))
 
 
 class _Columns:
