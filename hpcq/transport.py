@@ -320,7 +320,9 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -
         return
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        aside.write_bytes(source.read())
+        aside.unlink(missing_ok=True)
+        with aside.open("xb") as file:
+            file.write(source.read())
         aside.chmod(member.mode & 0o777)
         aside.replace(target)
     except OSError as error:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from hpcq import units
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
+from hpcq.run_folder.paths import new_file
 from hpcq.visible import beneath, visible, visible_pieces
 
 if TYPE_CHECKING:
@@ -440,7 +441,7 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
     special = target.exists() and not target.is_file()
     aside = target if special else target.with_name(f".{target.name}.part")
     try:
-        with aside.open("wb") as file:
+        with aside.open("wb") if special else new_file(aside, "xb") as file:
             for piece in visible_pieces(pieces):
                 file.write(piece.encode() if isinstance(piece, str) else piece)
         if special:

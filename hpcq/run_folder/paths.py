@@ -16,7 +16,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from hpcq.errors import CHANGED_HINT, StoreError, of_the_machine
 
@@ -182,6 +182,15 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
+def new_file(path: Path, mode: str) -> IO[Any]:
+    """Open a file that was not there. What else has its name goes first: a leftover, or a link that somebody put there.
+
+    mode: that of open(): x or xb.
+    """
+    path.unlink(missing_ok=True)
+    return path.open(mode, encoding=None if "b" in mode else "utf-8")
+
+
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
     """Write a temporary file, wait for the disk, rename it. Raises StoreError.
 
@@ -194,7 +203,7 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("w", encoding="utf-8") as file:
+        with new_file(aside, "x") as file:
             file.write(text)
             file.flush()
             if mode is not None:

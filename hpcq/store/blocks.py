@@ -30,6 +30,10 @@ _PARTS = ("ends", "granted", "intervals")
 _STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED)
 
 
+#: No result says more. In a database of somebody else a block of some kilobytes may unpack to gigabytes.
+_TEXT_BYTES_MAX = 1 << 28
+
+
 @dataclass(slots=True)
 class Content:
     """What is to be packed. ends: by index, the seven values before the readings; None: no end of this index."""
@@ -199,7 +203,13 @@ def unpacked(block: bytes | None, json_bytes: int) -> bytes | None:
     """What `sqlar_uncompress` of the program sqlite3 returns: the text, or None for no block. Raises zlib.error."""
     if block is None or json_bytes <= 0 or json_bytes == len(block):
         return block
-    return zlib.decompress(block)
+    if json_bytes > _TEXT_BYTES_MAX:
+        raise zlib.error(f"a text of {json_bytes} bytes: must be at most {_TEXT_BYTES_MAX}")
+    stream = zlib.decompressobj()
+    text = stream.decompress(block, json_bytes + 1)
+    if not stream.eof or len(text) > json_bytes:
+        raise zlib.error(f"the text is not the {json_bytes} bytes that it is said to have")
+    return text
 
 
 def pruned(block: bytes, json_bytes: int) -> bytes | None:

@@ -27,6 +27,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hpcq import __version__, assets
+from hpcq.assets import user_name
 from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
 from hpcq.store.blocks import unpacked
@@ -128,14 +129,40 @@ def _made(path: Path) -> Iterator[None]:
     In a folder that a group may write and whose files get that group (setgid), it is the group's: SQLite gives its journal
     the same mode.
     """
-    folder = path.resolve().parent
-    shared = folder.is_dir() and folder.stat().st_mode & 0o2020 == 0o2020
+    shared = _is_shared(path)
+    _refuse_links(path)
     with suppress(OSError):  # it is there; or it cannot be made, which SQLite says better
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         if shared:
             os.fchmod(descriptor, 0o660)
         os.close(descriptor)
     yield
+
+
+def _is_shared(path: Path) -> bool:
+    folder = path.resolve().parent
+    return folder.is_dir() and folder.stat().st_mode & 0o2020 == 0o2020
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise StoreError for a link of somebody else to a file that is not there: SQLite would make one where he wants it."""
+    if path.is_symlink() and not path.exists() and path.lstat().st_uid not in {0, os.geteuid()}:
+        raise StoreError(
+            f"{path}: is a link that {user_name(path.lstat().st_uid)} made, to a file that is not there: must be yours",
+            "name a file in a folder of yours with --db",
+        )
+
+
+def _refuse_gifts(path: Path) -> None:
+    """Raise StoreError for an empty file of somebody else: what is loaded would be his to read and to change.
+
+    In a folder that a group shares it would be anyway.
+    """
+    if path.exists() and not _is_shared(path) and (owner := path.stat().st_uid) not in {0, os.geteuid()}:
+        raise StoreError(
+            f"{path}: is empty and belongs to {user_name(owner)}: a new database must be yours",
+            "name a file in a folder of yours with --db",
+        )
 
 
 @contextmanager
@@ -286,6 +313,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     version = _version(database, path)
     schema = assets.database_schema().read_text("utf-8")
     if version == 0:
+        _refuse_gifts(path)
         database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # within a transaction it would change nothing
         with transaction(database):
             if _version(database, path) == 0:  # another process may have created it meanwhile

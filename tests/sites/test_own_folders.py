@@ -329,6 +329,67 @@ def test_a_database_is_its_users_or_its_groups(place: Path) -> None:
         ]
 
 
+#: What writes a file, and the name that somebody can guess beforehand.
+WRITERS = {
+    "a file of --to": ("from hpcq.cli.output import write_out; write_out(['new'], target)", ".page.csv.part"),
+    "a page": ("from hpcq.run_folder.paths import write_text; write_text(target, 'new')", "page.csv.{pid}.tmp"),
+    "the probe of doctor": ("from hpcq.runner.watch.doctor import _locks; _locks(target.parent)", ".hpcq-doctor-{pid}"),
+    "the lock of accept": (
+        "from hpcq.runner.accept.accepting import alone\nwith alone(target.parent, 'alpha'): pass",
+        ".accept-alpha.lock",
+    ),
+}
+
+
+@needs_root
+@pytest.mark.promise("In a folder that a group shares, no link that somebody put there makes hpcq write over another file.")
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_link_in_a_shared_folder_is_written_through(place: Path, writer: str) -> None:
+    code, name = WRITERS[writer]
+    team = of(0, place / "team", 0o2770, gid=TEAM)
+    precious = of(VICTIM, place / "home", 0o755) / "precious"
+    precious.write_text("years of work")
+    os.chown(precious, VICTIM, VICTIM)
+    start = f"import sys; from pathlib import Path; sys.stdin.readline(); target = Path(sys.argv[1])\n{code}\n"
+    who = ["setpriv", f"--reuid={VICTIM}", f"--regid={VICTIM}", f"--groups={TEAM}"]
+    with subprocess.Popen(
+        [*who, sys.executable, "-c", start, str(team / "page.csv")],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as victim:
+        link = team / name.format(pid=victim.pid)
+        link.symlink_to(precious)
+        os.lchown(link, STRANGER, TEAM)
+        _, said = victim.communicate(b"go\n", timeout=60)
+    assert precious.read_text() == "years of work", said
+    if "lock" in writer:
+        assert b"cannot be opened" in said
+    else:
+        assert victim.returncode == 0, said
+
+
+@needs_root
+@pytest.mark.promise("A new database is made where its user said, and nobody else owns it.")
+def test_a_stranger_says_neither_where_a_database_is_made_nor_owns_it(place: Path) -> None:
+    team = of(0, place / "team", 0o2770, gid=TEAM)
+    elsewhere = of(VICTIM, place / "home", 0o755) / "elsewhere"
+    (team / "results.db").symlink_to(elsewhere)
+    os.lchown(team / "results.db", STRANGER, TEAM)
+    done = _add(team / "results.db", VICTIM, TEAM)
+    assert "must be yours" in done.stderr
+    assert not elsewhere.exists()
+    os.lchown(team / "results.db", VICTIM, TEAM)
+    assert _add(team / "results.db", VICTIM, TEAM).returncode == 0, "one's own link is followed"
+    gift = of(0, place / "open", 0o777) / "results.db"
+    gift.touch()
+    gift.chmod(0o666)
+    os.chown(gift, STRANGER, STRANGER)
+    done = _add(gift, VICTIM)
+    assert "a new database must be yours" in done.stderr
+    assert gift.stat().st_size == 0
+
+
 @needs_root
 @pytest.mark.promise("Two users with one cluster file have a folder each below a shared base, by `{user}` in work_directory.")
 @pytest.mark.usefixtures("sources")

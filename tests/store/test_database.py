@@ -7,6 +7,8 @@ import re
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -262,6 +264,27 @@ def test_views_of_an_earlier_state_are_made_anew_by_the_next_writer(loaded: sqli
     with reading(path) as connection:
         assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
         assert connection.execute("SELECT count(*) FROM of_others").fetchone()[0] == 0
+
+
+@pytest.mark.promise("What reads somebody's database changes nothing in it, and a block that swells in it takes no memory.")
+def test_somebodys_database_is_only_read(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        swollen = zlib.compress(bytes(200_000_000), 9)
+        connection.execute("UPDATE evidence SET block = ?, json_bytes = 1000 WHERE result_id = 1", (swollen,))
+        connection.execute("UPDATE evidence SET block = ?, json_bytes = ? WHERE result_id = 2", (swollen, 1 << 40))
+        connection.execute("CREATE TRIGGER of_somebody AFTER INSERT ON event BEGIN DELETE FROM result; END")
+    before = path.read_bytes()
+    for result_id in (1, 2):
+        tracemalloc.start()
+        with pytest.raises(StoreError), reading(path) as connection:
+            connection.execute("SELECT json FROM v_blocks WHERE result_id = ?", (result_id,)).fetchone()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak_bytes < 10_000_000
+    with pytest.raises(StoreError, match="cannot be written"), reading(path) as connection:
+        connection.execute("INSERT INTO event SELECT * FROM event")
+    assert path.read_bytes() == before
 
 
 @pytest.mark.promise("A results.db that an earlier hpcq made learns new units when the next results are loaded.")

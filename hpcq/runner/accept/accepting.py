@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -453,7 +454,14 @@ class Measuring:
 def alone(runs_folder: Path, cluster: str) -> Iterator[bool]:
     """Whether no other acceptance of this cluster runs here. The lock lasts until the end."""
     runs_folder.mkdir(parents=True, exist_ok=True)
-    with (runs_folder / f".accept-{cluster}.lock").open("w") as file:
+    path = runs_folder / f".accept-{cluster}.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HpcqError(
+            f"{path}: cannot be opened: {error.strerror}", "it is a file that only hpcq makes: remove it"
+        ) from error
+    with os.fdopen(descriptor, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

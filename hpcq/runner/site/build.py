@@ -296,9 +296,7 @@ def slim(build: dict[str, Any]) -> dict[str, Any]:
 
 def write_build(build: dict[str, Any], path: Path) -> None:
     """Write build.json aside and rename it. It leaves out the kernels' own tables, which are the committed ones."""
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(json.dumps(slim(build), indent=1) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_text(path, json.dumps(slim(build), indent=1) + "\n")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from hpcq.errors import HpcqError
 from hpcq.exports import exporters
 from hpcq.gate_kinds import gate_kinds
 from hpcq.run_folder.journal import read_journal
-from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
+from hpcq.run_folder.paths import RunFolder, new_file, read_json, read_json_or_none
 from hpcq.runner.watch import schedule
 from hpcq.transport import run_here
 
@@ -327,7 +327,7 @@ def _locks(folder: Path) -> Checkup:
     kind = _file_system(folder)
     probe = folder / f".hpcq-doctor-{os.getpid()}"
     try:
-        with probe.open("w") as file:
+        with new_file(probe, "x") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             other = "import fcntl,sys\nwith open(sys.argv[1],'r+') as f:\n  fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"
             got = run_here([sys.executable, "-c", other, str(probe)], timeout_s=60).returncode == 0
