@@ -40,6 +40,15 @@ end_the_rest() { # JOB SESSION: what still runs of a job, TERM first, KILL two s
     rm -f "$1/left"
 }
 
+end_without_its_keeper() { # JOB: what is left of it; while its timeout(1) lives, the script ends its own processes
+    [ -e "$1/leader" ] && [ ! -e "$1/rest" ] || return 0
+    session=$(cat "$1/pid") leader=$(cat "$1/leader")
+    # shellcheck disable=SC2009 # pgrep does not tell a zombie
+    ps -o pid=,stat= -s "$session" | grep -q "^ *$leader [^Z]" && return 0
+    : >"$1/rest"
+    end_the_rest "$1" "$session"
+}
+
 case $verb in
 nodes)
     for node in "$@"; do
@@ -84,6 +93,8 @@ wait_and_run) # takes the nodes' locks one by one, in the order of their names, 
     (
         # shellcheck disable=SC3022 # bash runs this part
         for lock in $locks; do exec {lock}>&-; done
+        # shellcheck disable=SC3028 # bash runs this part
+        put "$job/leader" "$BASHPID"
         exec timeout --kill-after=5 "$walltime_s" /bin/bash "$script"
     ) &
     child=$!
@@ -117,6 +128,7 @@ poll)
             fi
             ;;
         esac
+        [ "$state" = LOST ] && end_without_its_keeper "$job"
         [ "$state" = LOST ] && [ -e "$job/cancelled" ] && state=CANCELLED
         echo "$id|$state|$(tr '\n' ',' <"$job/nodes")|$(cat "$job/name" 2>/dev/null)|$reason"
     done

@@ -192,6 +192,25 @@ def test_measured_steps_are_those_whose_kernel_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('{"exit_code":0,"error":null}\n', {(1, 1)}),
+        ('{"exit_code":1,"error":null}\n', {(1, 1)}),
+        ('{"exit_code":4,"error":{"state":"measure","message":"no answer"}}\n', set()),
+        ('{"error":null}\n', set()),
+        ('{"exit_code":0,"er', set()),
+    ],
+)
+def test_what_a_killed_script_did_not_write_down_its_kernel_says(
+    tmp_path: Path, line: str, found: set[tuple[int, int]]
+) -> None:
+    """A script that is killed between its kernel's line and the file with the exit code: the line is loaded as measured."""
+    (tmp_path / "t1-r1.json").write_text(line)
+    (tmp_path / "t1-r2.json.part").write_text(line)
+    assert measured_steps(tmp_path) == found
+
+
+@pytest.mark.parametrize(
     "line",
     ["", '{"error":null', '{"error":{"state":"measure","message":"interrupted by signal 15"}}\n', "{}\n{}\n", None],
     ids=["launcher failed", "torn", "interrupted", "two lines", "no file"],

@@ -71,6 +71,29 @@ def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("On the local queue, what a job leaves behind ends with it, also where nobody keeps the job any more.")
+def test_what_a_job_without_its_keeper_leaves_behind_ends(site: Site, tmp_path: Path) -> None:
+    """A server whose timeout(1) was killed, below a keeper that was killed before."""
+    go = tmp_path / "go"
+    answer = site.submit("orphan", f"(trap '' TERM; sleep 299) &\nuntil [ -e '{go}' ]; do sleep 0.1; done")
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    keeper = int((tmp_path / "queue with blanks" / "jobs" / answer.scheduler_job_id / "pid").read_text())
+    living = f"ps -o stat= -s {keeper} | grep -cv Z || true"
+    wait_for(lambda: int(Here().sh(living).stdout) >= 5)
+    try:
+        os.kill(keeper, signal.SIGKILL)
+        site.wait(answer.scheduler_job_id, JobState.UNKNOWN)
+        assert int(Here().sh(living).stdout) >= 3, "its script still runs: what it started may still measure"
+        go.touch()
+        wait_for(lambda: int(Here().sh(living).stdout) <= 1)
+        site.wait(answer.scheduler_job_id, JobState.UNKNOWN)
+        wait_for(lambda: int(Here().sh(living).stdout) == 0)
+    finally:
+        Here().sh(f"pkill -KILL --session {keeper}")
+
+
+@pytest.mark.heavy
 @pytest.mark.promise("On the local queue, cancel ends a job whose keeper died, and whatever of it does not listen.")
 def test_a_job_without_its_keeper_can_be_ended(site: Site, tmp_path: Path) -> None:
     answer = site.submit("orphan", "(trap '' TERM; sleep 300) &\nsleep 300")

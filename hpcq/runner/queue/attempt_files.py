@@ -140,20 +140,24 @@ _NOT_BUILT_CODE = 78
 def measured_steps(folder: Path) -> frozenset[StepKey]:
     """Return the steps of an attempt's folder that need no other attempt: their kernel measured, or was never built.
 
-    The exit code alone is not enough: launchers also end with 1 if they could not start the kernel at all.
+    The exit code alone is not enough: launchers also end with 1 if they could not start the kernel at all. Of a script that
+    was killed before it wrote the code down, the kernel's own line says it: what is loaded is not measured again.
     """
     found = set()
-    for path in folder.glob("t*-r*.status"):
-        status = read_json_or_none(path)
-        test_text, _, repetition_text = path.stem[1:].partition("-r")
-        if not (status and test_text.isdecimal() and repetition_text.isdecimal()):
+    for name in {path.stem for end in ("status", "json") for path in folder.glob(f"t*-r*.{end}")}:
+        test_text, _, repetition_text = name[1:].partition("-r")
+        if not (test_text.isdecimal() and repetition_text.isdecimal()):
             continue
-        if status.get("rc") == _NOT_BUILT_CODE:
-            found.add((int(test_text), int(repetition_text)))
-        elif status.get("rc") in MEASURED_CODES:
+        step, written = (int(test_text), int(repetition_text)), folder / f"{name}.status"
+        status = read_json_or_none(written)
+        code = status.get("rc") if status else None
+        if code == _NOT_BUILT_CODE:
+            found.add(step)
+        elif code in MEASURED_CODES or not written.exists():
             with contextlib.suppress(OSError, ValueError):  # libraries write to the same output
-                if printed(read_regular(path.with_suffix(".json")))[0].get("error") is None:
-                    found.add((int(test_text), int(repetition_text)))
+                content = printed(read_regular(folder / f"{name}.json"))[0]
+                if content.get("error") is None and (code in MEASURED_CODES or content.get("exit_code") in MEASURED_CODES):
+                    found.add(step)
     return frozenset(found)
 
 
