@@ -93,6 +93,8 @@ _OWN_ENDS = {
     "-12": (JobState.FAILED, "it used more processor time than it asked for"),
     "271": (JobState.CANCELLED, "deleted"),
 }
+#: Words of its nodes that PBS does not have. Source: ND_* of src/include/pbs_ifl.h.
+_OWN_WORDS = {"MOM-list-not-sent": NodeCondition.DOWN, "reserve": NodeCondition.RESERVED}
 _SERVER_AWAY = {Outcome.SERVER_DOWN, Outcome.USAGE, Outcome.KILLED, Outcome.UNKNOWN, Outcome.FORBIDDEN}
 #: A start time that never comes, for a job that hpcq is about to delete.
 _NEVER = "203712312359"
@@ -136,13 +138,17 @@ def read_report(record: Listed, user: str | None) -> JobReport:
     attributes["exec_host"] = re.sub(r"/(\d+)[-,\d]*", r"/\1", record.get("exec_host"))
     report = replace(read_job(Listed(record.kind, record.name, attributes), user), native_state=record.get("job_state"))
     own = _OWN_ENDS.get(record.get("Exit_status")) if ended else None
+    if ended and not any(record.get(key) for key in ("Exit_status", "exec_host", "start_time")):
+        own = JobState.CANCELLED, "deleted before it ran"
     return replace(report, state=own[0], reason=own[1], exit_code=None) if own else report
 
 
 def read_node(record: Listed) -> NodeState:
     """Read one node. One that is `free` may have jobs on some of its processors."""
     words = record.get("state")
-    found = condition(words)
+    found = condition(words, _OWN_WORDS)
+    if found is NodeCondition.IDLE and record.get("power_state") not in {"", "Running"}:
+        found, words = NodeCondition.POWERED_DOWN, f"{words}, {record.get('power_state')}"
     jobs = bool(record.get("jobs").strip())
     return NodeState(
         node=record.name,
@@ -192,7 +198,7 @@ class TorqueAdministration(Administration):
 def read_upkeep(record: Listed) -> NodeUpkeep:
     """Read one node. Torque does not say when it came up."""
     words = {word.strip() for word in record.get("state").split(",")}
-    down = condition(record.get("state")) is NodeCondition.DOWN
+    down = condition(record.get("state"), _OWN_WORDS) is NodeCondition.DOWN
     return NodeUpkeep(record.name, None, "offline" in words, down, record.get("note"), ())
 
 

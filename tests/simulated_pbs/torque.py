@@ -93,7 +93,7 @@ def attributes(job: Job) -> printing.Attributes:
         elif name not in _NOT_THERE and name != "Exit_status":
             found.append((name, value))
     found.append(("Resource_List.nodes", "+".join(f"{chunk.host}:ppn={chunk.ncpus}" for chunk in job.chunks)))
-    if job.over:
+    if job.over and job.hosts:  # a job that was deleted before it ran has none
         deleted = job.substate == 91 or bool(job.deleted_by)
         code = _OVER_LIMIT if job.exceeded else 271 if deleted else job.exit_status
         found.append(("exit_status", str(code)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import subprocess
@@ -24,6 +25,7 @@ from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
 
 CLUSTER = "name: {name}\nscheduler: torque\nconnection: local\ninterface: lo\npoll_interval_s: 1s\ncompiler: {{cflags: -O0}}\n"
 TEST = "{kernel: tcp_pingpong, parameters: {message_bytes: 1, operation_count_max: 20, duration_s: 1, warmup_s: 0}}"
+GIVEN = os.environ.get("HPCQ_TEST_TORQUE", "")
 HEAD = "#PBS -l nodes={nodes}\n#PBS -l walltime=0:01:00\n#PBS -W x=NACCESSPOLICY:SINGLEJOB\n#PBS -r n -j oe"
 
 
@@ -61,6 +63,29 @@ def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
 
 def test_the_time_limit(site: Site) -> None:
     the_time_limit_ends_a_job(replace(site, head=site.head.replace("0:01:00", "0:00:02")))
+
+
+@pytest.fixture(scope="module")
+def given() -> Site:
+    """A real Torque; whether it keeps ended jobs, it says itself. A job gets no nodes of others: pbs_sched knows no access."""
+    if not GIVEN:
+        pytest.skip("HPCQ_TEST_TORQUE: the cluster file of a Torque")
+    cluster = read_cluster(Path(GIVEN))
+    scheduler = scheduler_of(cluster, reach(cluster))
+    keeps = "keep_completed" in scheduler.transport.sh("qstat -B -f").text
+    folder = f"{cluster.work_directory or Path(GIVEN).parent}/contract-{secrets.token_hex(4)}"
+    return TorqueSite(scheduler, folder, HEAD, remembers=keeps)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_promise_of_a_given_torque(given: Site, promise: Callable[[Site], None]) -> None:
+    promise(given)
+
+
+@pytest.mark.long
+def test_the_time_limit_of_a_given_torque(given: Site) -> None:
+    the_time_limit_ends_a_job(replace(given, head=given.head.replace("0:01:00", "0:00:02")))
 
 
 @pytest.mark.promise("Campaigns run on Torque, pairs and tournaments.")
@@ -119,6 +144,16 @@ def test_a_job_is_read(state: str, more: str, wanted: JobState) -> None:
 
 
 @pytest.mark.fast
+@pytest.mark.promise("A job of Torque that was deleted before it ran is cancelled, not failed.")
+def test_a_job_that_was_deleted_before_it_ran_is_cancelled() -> None:
+    """What a real server shows of it: C, without an end, a start and hosts."""
+    text = JOB.format(state="C", more="<comment>Not Running: Not enough of the right type of nodes</comment>")
+    [record] = read_xml(re.sub("<exec_host>.*</exec_host>", "", text))
+    report = read_report(record, "me")
+    assert (report.state, report.reason) == (JobState.CANCELLED, "deleted before it ran")
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -127,6 +162,10 @@ def test_a_job_is_read(state: str, more: str, wanted: JobState) -> None:
         ("<state>job-exclusive</state>", NodeCondition.BUSY),
         ("<state>offline,job-exclusive</state>", NodeCondition.DRAINED),
         ("<state>down,offline</state>", NodeCondition.DOWN),
+        ("<state>down,offline,MOM-list-not-sent</state>", NodeCondition.DOWN),  # a real server, of nodes just added
+        ("<state>free,MOM-list-not-sent</state>", NodeCondition.DOWN),
+        ("<state>free</state><power_state>Running</power_state>", NodeCondition.IDLE),
+        ("<state>free</state><power_state>Sleep</power_state>", NodeCondition.POWERED_DOWN),
         ("<state>news</state>", NodeCondition.UNKNOWN),
         ("", NodeCondition.UNKNOWN),
     ],

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from hpcq.scheduler.types import NodeCondition, NodeState
 
@@ -227,9 +228,10 @@ def read_vnode(record: Listed) -> Vnode:
     )
 
 
-def condition(words: str) -> NodeCondition:
-    """Return the condition for a comma list such as `offline,job-busy`: the worst of its words."""
-    return _worst(_STATES.get(word.strip(), NodeCondition.UNKNOWN) for word in words.split(","))
+def condition(words: str, more: Mapping[str, NodeCondition] = MappingProxyType({})) -> NodeCondition:
+    """Return the condition for a comma list such as `offline,job-busy`: the worst of its words. more: further words."""
+    known = {**_STATES, **more}
+    return _worst(known.get(word.strip(), NodeCondition.UNKNOWN) for word in words.split(","))
 
 
 def hosts_of(vnodes: Sequence[Vnode], may_run: Callable[[Vnode], bool] = lambda _: True) -> list[NodeState]:
