@@ -46,9 +46,9 @@ RootOnly=NO ReqResv=YES State=UP
 """
 
 
-def limits(answer: str, partition: str | None = None, **mine: str | None) -> JobLimits:
+def limits(answer: str, partition: str | None = None, *, memory: str = "all", **mine: str | None) -> JobLimits:
     given = {"account": None, "qos": None, "reservation": None, **mine}
-    return read_job_limits(answer, partition=partition, **given)
+    return read_job_limits(answer, partition=partition, memory=memory, **given)
 
 
 def test_the_default_partition_and_what_its_qos_adds() -> None:
@@ -225,6 +225,38 @@ def test_whose_share_it_is() -> None:
     assert limits(SHARES, "gpu", account="chem").max_nodes == Bound(2, "MaxTRES of account chem")
     free = SHARES.replace("associations,limits,qos", "associations,qos")
     assert limits(free, "gpu").max_nodes is None, "limits are not enforced"
+
+
+ABOVE = """\
+@parent lab|physics|cpu=2560,gres/gpu=4
+@parent physics|root|node=12
+@parent root||
+"""
+
+
+@pytest.mark.promise("What all jobs of an account, and of the accounts above it, may take together limits a job's nodes.")
+def test_shares_of_the_accounts_above() -> None:
+    above = SHARES + ABOVE
+    assert limits(above, "cpu").max_nodes == Bound(7, "MaxTRESPU of QOS physics, cpu=1000, in nodes of 128 CPUs")
+    above = above.replace("cpu=1000", "")
+    assert limits(above, "cpu").max_nodes == Bound(12, "GrpTRES of account physics, above lab")
+    own = above.replace("cpu=2560", "cpu=256")
+    assert limits(own, "cpu").max_nodes == Bound(2, "GrpTRES of account lab, cpu=256, in nodes of 128 CPUs")
+
+
+@pytest.mark.promise("Limits of memory are limits of a job's nodes: of what the cluster file's `memory` asks for on each.")
+def test_limits_of_memory() -> None:
+    listed = SHARES.replace("cpu=1000", "mem=62.50G").replace("@cpus cpu|128", "@cpus cpu|128|16000+")
+    given_out = listed + "@selected CR_CORE_MEMORY\n"
+    words = "MaxTRESPU of QOS physics, mem=62.50G, in nodes of {} MiB"
+    assert limits(given_out, "cpu").max_nodes == Bound(4, words.format(16000))
+    assert limits(given_out, "cpu", memory="32G").max_nodes == Bound(1, words.format(32768))
+    assert limits(given_out, "cpu", memory="none").max_nodes == Bound(
+        32, "GrpTRES of account lab, cpu=4096, in nodes of 128 CPUs"
+    )
+    assert limits(listed, "cpu").max_nodes == Bound(32, "GrpTRES of account lab, cpu=4096, in nodes of 128 CPUs"), (
+        "not given out"
+    )
 
 
 @pytest.mark.promise("A partition for which you have no association is refused before anything is submitted.")

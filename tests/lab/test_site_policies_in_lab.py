@@ -267,3 +267,19 @@ def test_an_association_of_another_partition_limits_nothing(lab: RunningLab, tmp
     finally:
         lab.exec("alpha", "sh", "-c", f"{delete} {where}")
     assert driven.outcomes() == ["completed"], driven.said
+
+
+@pytest.mark.long
+@pytest.mark.promise("What real Slurm lets an account's jobs have together, nodes or memory, is a limit of the plan.")
+@pytest.mark.parametrize("share", ["node=3", "mem=12500"])
+def test_a_share_of_the_account_that_pays(lab: RunningLab, tmp_path: Path, share: str) -> None:
+    """Nodes have 4000 MiB each. Without the limit the plan is one tournament of four nodes, which Slurm would never start."""
+    lab.exec("alpha", "sacctmgr", "-i", "modify", "account", "lab", "set", f"GrpTRES={share}")
+    try:
+        driven = Driven(tmp_path, lab, "alpha", "pairs: all\nallocation: whole\nretries: 0\nnodes: {partition: main}")
+        driven.finish(driven.start())
+    finally:
+        lab.exec("alpha", "sacctmgr", "-i", "modify", "account", "lab", "set", f"GrpTRES={share.partition('=')[0]}=-1")
+    [note] = [one for one in driven.plan.notes if "GrpTRES of account lab" in one]
+    assert "3" in note
+    assert set(driven.outcomes()) == {"completed"}, driven.said

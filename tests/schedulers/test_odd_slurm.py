@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.errors import SchedulerError
+from hpcq.scheduler.base import Bound
 from hpcq.scheduler.kinds import commands_environment
 from hpcq.scheduler.slurm import Slurm
 from hpcq.scheduler.slurm.reading import node_condition, read_wait
@@ -248,9 +249,9 @@ SITE = (
     'case "$0 $*" in\n'
     '*"scontrol --all"*) cat "${{0%/*}}/partitions";;\n'
     '*"show config"*) echo "SLURM_VERSION           = {release}";;\n'
-    '*account=lab-a*ParentName) echo lab;;\n'
-    '*account=lab*ParentName) echo physics;;\n'
-    '*account=physics*ParentName) echo root;;\n'
+    '*account=lab-a*ParentName,*) echo "lab|";;\n'
+    '*account=lab*ParentName,*) echo "physics|node=3";;\n'
+    '*account=physics*ParentName,*) echo "root|cpu=9";;\n'
     '*"show assoc"*) echo "lab-a||normal|normal|||";;\n'
     "esac\n"
 )  # fmt: skip
@@ -274,6 +275,7 @@ def test_accounts_below_those_of_a_list(tmp_path: Path, release: str, gpu: tuple
     for partition, refusals in (("gpu", gpu), ("cpu", cpu)):
         found = read_job_limits(answer, partition=partition, account=None, qos=None, reservation=None)
         assert found.refusals == refusals
+        assert found.max_nodes == Bound(3, "GrpTRES of account lab, above lab-a"), "in every release"
 
 
 QUEUE = """#!/bin/sh

@@ -182,13 +182,13 @@ def job_limits_command(account: str | None) -> str:
         'printf "@user %s\\n@groups %s\\n@host %s\\n" "$(id -u)" "$(id -Gn)" "$(uname -n | cut -d. -f1)"; '
         "scontrol show config 2>/dev/null"
         " | sed -n 's/^EnforcePartLimits *= */@enforce /p; s/^SLURM_VERSION *= */@version /p;"
-        " s/^AccountingStorageEnforce *= */@enforced /p'; "
+        " s/^AccountingStorageEnforce *= */@enforced /p; s/^SelectTypeParameters *= */@selected /p'; "
         f"{SACCTMGR}; "
         f"o=$($s show assoc where {association(account)} format={_OF_ASSOCIATION} 2>/dev/null); "
         "[ -z \"$o\" ] || printf '%s\\n' \"$o\" | sed 's/^/@assoc /'; "
         f"{_PARENTS}; $s show qos format={_OF_QOS} 2>/dev/null | sed 's/^/@qos /'; "
         "$s show user \"$(id -un)\" format=DefaultAccount 2>/dev/null | sed 's/^/@account /'; "
-        "sinfo --noheader --all --format='@cpus %R|%c' 2>/dev/null; true"
+        "sinfo --noheader --all --format='@cpus %R|%c|%m' 2>/dev/null; true"
     )
 
 
@@ -196,17 +196,22 @@ def job_limits_command(account: str | None) -> str:
 _OF_ASSOCIATION = "Account,Partition,DefaultQOS,QOS,MaxWall,MaxTRES,GrpTRES"
 _OF_QOS = "Name,MaxWall,MaxTRES,MaxTRESPU,GrpTRES"
 
-#: Shell: the accounts above each of ours, in $o, if a partition in $p takes some accounts only.
+#: Shell: each of our accounts, in $o, and those above it, with the one above each and what its jobs may take together.
 _PARENTS = (
-    "if printf '%s\\n' \"$p\" | sed 's/AllowAccounts=ALL //' | grep -q 'Accounts='; then "
     "for a in $(printf '%s\\n' \"$o\" | cut -d'|' -f1 | sort -u); do for _ in 1 2 3 4 5 6 7 8; do "
-    '[ -n "$a" ] || break; u=$($s show assoc where account="$a" user= $c format=ParentName 2>/dev/null | head -n 1); '
-    'echo "@parent $a|$u"; a=$u; done; done; fi'
+    '[ -n "$a" ] || break; u=$($s show assoc where account="$a" user= $c format=ParentName,GrpTRES 2>/dev/null | head -n 1); '
+    'echo "@parent $a|$u"; a=${u%%|*}; done; done'
 )
 
 
 def read_job_limits(
-    answer: str, *, partition: str | None, account: str | None, qos: str | None, reservation: str | None
+    answer: str,
+    *,
+    partition: str | None,
+    account: str | None,
+    qos: str | None,
+    reservation: str | None,
+    memory: str = "all",
 ) -> JobLimits:
     """Read that answer for a job with these settings; without a partition, for the default one.
 
@@ -222,7 +227,7 @@ def read_job_limits(
     missing = [name for name in names or ["(default)"] if name not in by_name]
     if missing:
         return JobLimits(refusals=(f"partition {missing[0]}: not there: there are {', '.join(by_name)}",))
-    found = [_of_partition(answer, by_name[name], account, qos, reservation) for name in names]
+    found = [_of_partition(answer, by_name[name], account, qos, reservation, memory=memory) for name in names]
     return found[0] if len(found) == 1 else _of_several(found, all_count=_rows(answer, "@enforce ") in ([["ALL"]], [["YES"]]))
 
 
@@ -339,7 +344,13 @@ def _without_association(name: str, everywhere: Sequence[_Association]) -> list[
 
 
 def _of_partition(
-    answer: str, found: Mapping[str, str], account: str | None, qos: str | None, reservation: str | None
+    answer: str,
+    found: Mapping[str, str],
+    account: str | None,
+    qos: str | None,
+    reservation: str | None,
+    *,
+    memory: str = "all",
 ) -> JobLimits:
     name = found["PartitionName"]
     everywhere = [_Association(*row) for row in _rows(answer, "@assoc ") if len(row) == len(_Association._fields)]
@@ -355,13 +366,14 @@ def _of_partition(
     own = [one for one in associations if one.account == account]
     shares = [(f"{key} of QOS {one.name}", getattr(one, field)) for one in of_qos for key, field in _QOS_SHARES]
     shares += [(f"{key} of account {one.account}", getattr(one, field)) for one in own for key, field in _OWN_SHARES]
+    shares += _shares_of_accounts(answer, account)
     walls = [_bound(_seconds(found.get("MaxTime", "")), f"MaxTime of partition {name}")]
     walls += [_bound(_seconds(one.max_wall), f"MaxWall of QOS {one.name}") for one in of_qos]
     walls += [_bound(_seconds(one.max_wall), f"MaxWall of account {one.account}") for one in own]
     nodes = [_bound(_count(found.get("MaxNodes", "")), f"MaxNodes of partition {name}")]
-    cpus = next((_count(row[1].rstrip("+")) for row in _rows(answer, "@cpus ") if row[0] == name and len(row) == 2), None)
+    node = _one_node(answer, name, memory)
     if not enforced or enforced & {"limits", "safe", "all"}:
-        nodes += [bound for source, tres in shares for bound in _node_shares(source, tres, cpus)]
+        nodes += [bound for source, tres in shares for bound in _node_shares(source, tres, node)]
     least = _count(found.get("MinNodes", ""))
     [groups] = _rows(answer, "@groups ") or [[""]]
     [host] = _rows(answer, "@host ") or [[""]]
@@ -428,11 +440,23 @@ def _with_parents(answer: str, account: str | None) -> list[str]:
         return []
     release = next((row[0] for row in _rows(answer, "@version ")), "")
     numbers = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
-    parents = {row[0]: row[1] for row in _rows(answer, "@parent ") if len(row) == 2}
+    return _and_above(answer, account) if not numbers or numbers >= _TREES_OF_ACCOUNTS else [account]
+
+
+def _and_above(answer: str, account: str) -> list[str]:
+    parents = {row[0]: row[1] for row in _rows(answer, "@parent ") if len(row) > 1}
     found = [account]
-    while (not numbers or numbers >= _TREES_OF_ACCOUNTS) and parents.get(found[-1], "") not in {"", *found}:
+    while parents.get(found[-1], "") not in {"", *found}:
         found.append(parents[found[-1]])
     return found
+
+
+def _shares_of_accounts(answer: str, account: str | None) -> list[tuple[str, str]]:
+    """Return what all jobs of the account that pays, and of each account above it, may take together, and who says so."""
+    together = {row[0]: row[2] for row in _rows(answer, "@parent ") if len(row) > 2}
+    above = _and_above(answer, account) if account is not None else []
+    words = {one: f"GrpTRES of account {one}" + (f", above {account}" if one != account else "") for one in above}
+    return [(words[one], together[one]) for one in above if together.get(one)]
 
 
 def _refusals(
@@ -491,13 +515,39 @@ def _count(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _node_shares(source: str, tres: str, cpus: int | None) -> list[Bound]:
-    """Return what limits like `cpu=512,node=16` allow one job of nodes, each of which has this many CPUs at least."""
-    amounts = {word: int(count) for word, count in re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres)}
-    found = [Bound(amounts["node"], source)] if "node" in amounts else []
-    if "cpu" in amounts and cpus:
-        found.append(Bound(amounts["cpu"] // cpus, f"{source}, cpu={amounts['cpu']}, in nodes of {cpus} CPUs"))
+def _node_shares(source: str, tres: str, node: Mapping[str, int]) -> list[Bound]:
+    """Return what limits like `cpu=512,mem=62.5G,node=16` allow one job of nodes. node: what a job takes of each, at least."""
+    found = []
+    for word, amount in re.findall(r"(?:^|,)(node|cpu|mem)=(\d+(?:\.\d+)?[KMGTP]?)", tres):
+        whole = _mebibytes(amount) if word == "mem" else int(float(amount))
+        if word == "node":
+            found.append(Bound(whole, source))
+        elif node.get(word):
+            found.append(Bound(whole // node[word], f"{source}, {word}={amount}, in nodes of {node[word]} {_UNITS[word]}"))
     return found
+
+
+_UNITS = {"cpu": "CPUs", "mem": "MiB"}
+_MEBIBYTES = {"K": 1 / 1024, "M": 1.0, "": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+
+
+def _mebibytes(text: str) -> int:
+    number = text.rstrip("KMGTP")
+    return int(float(number) * _MEBIBYTES[text[len(number) :]])
+
+
+def _one_node(answer: str, partition: str, memory: str) -> dict[str, int]:
+    """Return the CPUs and MiB that a job takes of each node of a partition, at least. memory: the key of the cluster file.
+
+    Without memory among what Slurm gives out (SelectTypeParameters), or with what the partition gives by itself, only CPUs.
+    """
+    row = next((row for row in _rows(answer, "@cpus ") if row[0] == partition and len(row) > 1), ["", ""])
+    counted = any("MEMORY" in one[0].upper() for one in _rows(answer, "@selected ")) and memory != "none"
+    mebibytes = _count(row[2].rstrip("+")) if len(row) > 2 else None
+    if memory not in {"all", "none"}:
+        mebibytes = _mebibytes(memory)
+    found = {"cpu": _count(row[1].rstrip("+")), "mem": mebibytes if counted else None}
+    return {word: count for word, count in found.items() if count}
 
 
 def _seconds(text: str) -> int | None:
@@ -710,7 +760,12 @@ class Slurm(Scheduler):
     def read_job_limits(self, answer: str) -> JobLimits:
         mine = self.settings
         return read_job_limits(
-            answer, partition=mine.partition, account=mine.account, qos=mine.qos, reservation=mine.reservation
+            answer,
+            partition=mine.partition,
+            account=mine.account,
+            qos=mine.qos,
+            reservation=mine.reservation,
+            memory=mine.extra.get("memory", "all"),
         )
 
     def limit_command(self) -> str | None:
