@@ -158,3 +158,20 @@ def test_a_resource_of_a_node_is_in_use_or_never_fits(words: str, wait: Wait, su
     comment = f"Not Running: Insufficient amount of resource: {words}"
     assert read_wait("Q", "n", comment) is wait
     assert [one.sure for one in others(comment)] == [sure]
+
+
+@pytest.mark.promise("Comments of Torque's own scheduler are read: nodes in use, a drain for a job that starves, an error.")
+@pytest.mark.parametrize(
+    ("comment", "wait", "others_wait"),
+    [
+        ("Not Running: Not enough cpus available", Wait.ORDINARY, True),
+        ("Not Running: Not enough nodes available", Wait.ORDINARY, True),
+        ("Not Running: Draining system to allow 12.head to run", Wait.ORDINARY, True),
+        ("Not Running: Queue not an execution queue.", Wait.LIMIT, False),
+        ("Not Running - PBS Error: Execution server rejected request", Wait.LIMIT, False),
+        ("Not Running - a hook of ours", Wait.UNKNOWN, False),
+    ],
+)
+def test_comments_of_torques_scheduler(comment: str, wait: Wait, others_wait: bool) -> None:
+    assert read_wait("Q", "n", comment) is wait
+    assert is_waiting_for_nodes(comment) is others_wait

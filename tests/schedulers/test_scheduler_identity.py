@@ -175,6 +175,56 @@ def test_what_a_refusal_proves(code: int, words: str, fate: Fate) -> None:
     assert [answer.refused, answer.limited, answer.undetermined, answer.unsure].count(True) == 1
 
 
+#: Texts of Slurm's library (slurm_strerror, 22.05 to 26.05) that a submission may end with, and what each proves.
+ERROR_TEXTS = {
+    Fate.FINAL: """
+Burst Buffer permission denied
+Burst Buffer request invalid
+Duplicate generic resource (gres) specification
+Invalid --nice value
+Invalid GRES specification (with and without type identification)
+Invalid Trackable RESource (TRES) specification
+Invalid mcs_label specified
+Invalid preferred feature specification
+Invalid time-min specification (exceeds job's time or other limits)
+Job --batch option is invalid or not a subset of --constraints
+Multiple partition job request not supported when a partition is set in the association
+Requested GRES option unsupported by configured SelectType plugin
+Requested operation not supported on this system
+""",
+    Fate.REFUSED: """
+CPU count per node can not be satisfied
+CPU count specification invalid
+Job size specification needs to be provided
+Memory required by task is not available
+Pathname of a file, directory or other parameter too long
+Requested more tasks than available processors
+Requested topology configuration is not available
+Task count specification invalid
+Task distribution specification invalid
+""",
+    # They pass: a directory service that is away, a node or partition that comes back, a controller that is busy.
+    Fate.UNSURE: """
+Invalid user id
+Invalid group id
+Partition in DOWN state
+Requested nodes are busy
+Requested partition configuration not available now
+Required node not available (down, drained or reserved)
+System submissions disabled
+Unable to create job record, try again
+""",
+}
+
+
+@pytest.mark.promise("An error of Slurm's library that would come again ends the run's jobs; one that may pass is tried again.")
+@pytest.mark.parametrize("fate", ERROR_TEXTS, ids=lambda fate: fate.name)
+def test_the_error_texts_of_slurms_library(fate: Fate) -> None:
+    texts = ERROR_TEXTS[fate].strip().splitlines()
+    said = {text: f"sbatch: error: Batch job submission failed: {text}" for text in texts}
+    assert {text: read_submission("t", Completed(1, b"", said[text]), "").fate for text in texts} == dict.fromkeys(texts, fate)
+
+
 @pytest.mark.heavy
 @pytest.mark.promise("After a limit the rest of a wave is not submitted.")
 def test_after_a_limit_the_rest_of_the_wave_is_not_tried(slurm: SimulatedSlurm, site: Site) -> None:

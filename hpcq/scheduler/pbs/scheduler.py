@@ -313,6 +313,8 @@ def _hardware(vnode: Listed) -> str:
 
 
 _PREFIX = "Not Running: "
+#: Of pbs_sched of Torque, before an error.
+_OTHER_PREFIX = "Not Running - "
 #: After any prefix.
 _NEVER = (
     "Can Never Run",
@@ -341,6 +343,11 @@ _NODES_IN_USE = (
     "Can't preempt enough work",
     "Provisioning for job would interfere with backfill job",
     "Provision conflict with existing job/reservation",
+    # of pbs_sched of Torque
+    "Not enough cpus available",
+    "Not enough memory available",
+    "Not enough nodes available",
+    "Draining system to allow ",
 )
 #: They pass when a person acts, a job ends or a time comes.
 _LIMIT = re.compile(
@@ -363,7 +370,7 @@ def read_wait(state: str, holds: str, comment: str) -> Wait:
         return Wait.NEVER
     if state in {"H", "W"} or holds.strip("n"):
         return Wait.LIMIT
-    words = comment.removeprefix(_PREFIX)
+    words = comment.removeprefix(_PREFIX).removeprefix(_OTHER_PREFIX)
     if words == comment or names_nodes(comment):
         return Wait.ORDINARY
     if words.startswith(_NODE):

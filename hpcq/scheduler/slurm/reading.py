@@ -148,6 +148,19 @@ _FINAL = (
     "Requested nodes not in this partition",
     "No partition specified",
     "fatal:",
+    "Burst Buffer permission denied",
+    "Burst Buffer request invalid",
+    "Duplicate generic resource (gres) specification",
+    "Invalid --nice value",
+    "Invalid GRES specification",
+    "Invalid Trackable RESource (TRES) specification",
+    "Invalid mcs_label specified",
+    "Invalid preferred feature specification",
+    "Invalid time-min specification",
+    "Job --batch option is invalid",
+    "Multiple partition job request not supported",
+    "Requested GRES option unsupported",
+    "Requested operation not supported on this system",
 )
 #: What sbatch says of a job that it will always refuse.
 _REFUSALS = (
@@ -176,6 +189,15 @@ _REFUSALS = (
     "invalid option",
     "Invalid directive found in batch script",
     "Batch script contains DOS line breaks",
+    "CPU count per node can not be satisfied",
+    "CPU count specification invalid",
+    "Job size specification needs to be provided",
+    "Memory required by task is not available",
+    "Pathname of a file, directory or other parameter too long",
+    "Requested more tasks than available processors",
+    "Requested topology configuration is not available",
+    "Task count specification invalid",
+    "Task distribution specification invalid",
 )
 #: A limit that the job itself exceeds (QOS with DenyOnLimit), above the same long form as for too many jobs.
 _OWN_SIZE = re.compile(r"error: (Assoc|QOS)(?!\w*Submit)\w+\s*$", re.MULTILINE)
