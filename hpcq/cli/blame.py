@@ -27,12 +27,14 @@ from hpcq.units import count_of, human
 if TYPE_CHECKING:
     from hpcq.analysis.blame_tables import RunTables
     from hpcq.analysis.standing import Standing
-    from hpcq.kernels import Kernels
     from hpcq.localisation import Blame, Culprit
     from hpcq.store.database import Connection
     from hpcq.store.selection import Selection
     from hpcq.verdict.words import Verdict
 
+
+#: Descriptions of foreign programs, by name.
+_Texts = Mapping[str, str]
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Print what `hpcq blame` found, for people and for --json.
@@ -423,14 +425,15 @@ def _names(connection: Connection, runs: Sequence[str], since: str | None) -> li
 
 
 def _write(
-    campaign: str, base: Path | None, stored: Callable[[], tuple[str, Kernels]], cluster: str | None, found: dict[str, Blame]
+    campaign: str, base: Path | None, stored: Callable[[], tuple[str, _Texts]], cluster: str | None, found: dict[str, Blame]
 ) -> bool:
     """Write the campaign of the requested pairs, each once: like `base`, else like the newest run's own.
 
-    Returns whether there were any.
+    Descriptions of its kernels that would not be found from there are written beside it. Returns whether there were any.
     """
     from hpcq.definition.derive import with_pairs
     from hpcq.definition.files.campaign import read_campaign
+    from hpcq.definition.find import kernels_of_texts, list_described
 
     pairs = list(dict.fromkeys(pair for one in found.values() for pair in one.next_pairs))
     if not pairs:
@@ -439,19 +442,24 @@ def _write(
         like = read_campaign(base)
         if cluster is None and len(like.clusters) > 1:
             raise UserError(f"{base}: clusters: {', '.join(like.clusters)}: choose one with --cluster")
-        text, kernels, cluster = base.read_text(encoding="utf-8"), like.kernels, cluster or like.clusters[0]
+        described = {test.kernel: like.kernels[test.kernel].described for test in like.tests}
+        texts: _Texts = {name: Path(one.path).read_text("utf-8") for name, one in described.items() if one is not None}
+        text, cluster = base.read_text(encoding="utf-8"), cluster or like.clusters[0]
     else:
-        text, kernels = stored()
-    with_pairs(text, kernels, Path(campaign), str(cluster), pairs, 1)
+        text, texts = stored()
+    target = Path(campaign)
+    with_pairs(text, kernels_of_texts(texts), target, str(cluster), pairs, 1)
+    for name in sorted(texts.keys() - list_described(target).keys()):
+        (target.parent / "kernels").mkdir(exist_ok=True)
+        (target.parent / "kernels" / f"{name}.yaml").write_text(texts[name], "utf-8")
     return True
 
 
-def _stored(database: Path, runs: Sequence[str], since: str | None) -> tuple[str, Kernels]:
-    """The campaign of the newest of these runs as the database keeps it, and its kernels."""
-    from hpcq.definition.find import kernels_of_texts
+def _stored(database: Path, runs: Sequence[str], since: str | None) -> tuple[str, _Texts]:
+    """The campaign of the newest of these runs as the database keeps it, and the descriptions of kernels that it names."""
     from hpcq.store.database import reading
     from hpcq.store.query import campaign_text, descriptions
 
     with reading(database) as connection:
-        text = campaign_text(connection, _names(connection, runs, since)[-1])
-        return text or "", kernels_of_texts(descriptions(connection))
+        text = campaign_text(connection, _names(connection, runs, since)[-1]) or ""
+        return text, {name: one for name, one in descriptions(connection).items() if name in text}

@@ -13,6 +13,7 @@ import pytest
 
 from hpcq.cli.main import run
 from hpcq.definition.files.campaign import read_campaign
+from tests.described.descriptions import RATE, write
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast
@@ -392,6 +393,21 @@ def test_a_doubt_becomes_a_campaign(table: Any, tmp_path: Path, capsys: pytest.C
     other = tmp_path / "other.yaml"
     assert run(["blame", "--pairs", settled, "--campaign", str(other), "--like", like, "--cluster", "beta"]) == 3
     assert not other.exists()
+
+
+@pytest.mark.promise("The campaign that blame writes can run where it lies: descriptions that it needs are beside it.")
+def test_a_campaign_of_blame_has_its_descriptions_beside_it(table: Any, tmp_path: Path) -> None:
+    doubt = table("1,a,c,100\n1,b,d,101\n2,a,b,60\n")
+    like = tmp_path / "site" / "like.yaml"
+    like.parent.mkdir()
+    write(like.parent, RATE)
+    like.write_text("name: like\nclusters: [beta]\npairs: all\ntests: [{kernel: foreign_rate}, {kernel: iperf3_tcp}]\n")
+    target = tmp_path / "elsewhere" / "next.yaml"
+    target.parent.mkdir()
+    assert run(["blame", "--pairs", doubt, "--campaign", str(target), "--like", str(like)]) == 4
+    assert [test.kernel for test in read_campaign(target).tests] == ["foreign_rate", "iperf3_tcp"]
+    beside = sorted(path.name for path in (target.parent / "kernels").iterdir())
+    assert beside == ["foreign_rate.yaml"], "what comes with hpcq is found anywhere"
 
 
 @pytest.mark.heavy
