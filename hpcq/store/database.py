@@ -30,6 +30,7 @@ from hpcq import __version__, assets
 from hpcq.assets import user_name
 from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
+from hpcq.plugins import GATE_KINDS, plugins
 from hpcq.store.blocks import unpacked
 from hpcq.writer_lock import sole_writer
 
@@ -447,7 +448,9 @@ def _file_state(database: Connection) -> dict[str, Any] | None:
         if time.time() - max(found.st_mtime, found.st_ctime) >= SETTLED_AFTER_S:
             file = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
             marks = list(database.execute(_MARKS).fetchone())
-            return {"path": str(path), "file": file, "marks": marks, "hpcq": __version__, "code": _deciding_code()}
+            kinds = [f"{one.name} of {one.package}" for one in plugins(GATE_KINDS)]
+            code = {"hpcq": __version__, "code": _deciding_code(), "gate kinds of others": kinds}
+            return {"path": str(path), "file": file, "marks": marks, **code}
     return None
 
 

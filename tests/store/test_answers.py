@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hpcq.plugins import Plugin
 from hpcq.store import database as store
 from hpcq.store.database import answered, reading, transaction, writing
 
@@ -45,6 +46,15 @@ def test_an_answer_is_kept_for_its_question(asked: Callable[..., Any], tmp_path:
     assert len(kept(tmp_path)) == 2
     assert {path.stat().st_mode & 0o777 for path in kept(tmp_path)} == {0o600}
     assert {path.parent.stat().st_mode & 0o777 for path in kept(tmp_path)} == {0o700}
+
+
+@pytest.mark.promise("What is kept of a judgement ends with the gate kinds of other packages that had a part in it.")
+def test_another_gate_kind_ends_every_answer(asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [asked(), asked()] == [[1], [1]]
+    monkeypatch.setattr(store, "plugins", lambda _: (Plugin("reverse_of_last_week", "site_hpcq 1.1"),))
+    assert [asked(), asked()] == [[2], [2]]
+    monkeypatch.setattr(store, "plugins", lambda _: (Plugin("reverse_of_last_week", "site_hpcq 1.2"),))
+    assert asked() == [3]
 
 
 @pytest.mark.promise("What is kept of a judgement is never given once its database was written, by whomever.")
