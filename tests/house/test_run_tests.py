@@ -125,7 +125,7 @@ def test_interrupted():
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as started:
             started.stdout.readline()
             started.send_signal(number)
-            assert started.wait(20) == -number
+            assert started.wait() == -number  # 0 if it slept to its end
 """
 
 
@@ -137,5 +137,5 @@ def test_what_a_test_interrupts_ends_also_where_a_shell_started_the_tests_in_the
     (tmp_path / "test_one.py").write_text(INTERRUPTED)
     ignored = "trap '' INT QUIT HUP; exec \"$@\""
     argv = ["bash", "-c", ignored, "bash", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "."]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
