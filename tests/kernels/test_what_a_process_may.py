@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -118,6 +119,61 @@ def test_a_file_beyond_its_limit(server: Server, tmp_path: Path) -> None:
     error = {"state": "samples", "message": f"{folder}/samples: File too large (EFBIG)"}
     assert json.loads(done.stdout)["error"] == error
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.promise("Ctrl-C and SIGTERM end a client whose standard output nobody reads.")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_full_pipe_holds_nobody(server: Server, number: signal.Signals) -> None:
+    reader, writer = full_pipe()
+    client = subprocess.Popen(server.command("tcp_pingpong", **INSTANT), stdout=writer, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: writes_to_standard_output(client.pid) or client.poll() is not None)
+    client.send_signal(number)
+    _, err = client.communicate(timeout=LIMIT_S)
+    os.close(reader)
+    os.close(writer)
+    assert (client.returncode, err) == (4, "error: result: write of the result: Interrupted system call (EINTR)\n")
+
+
+def test_a_pipe_that_does_not_block_gets_its_result_when_it_is_read(server: Server) -> None:
+    reader, writer = full_pipe()
+    os.set_blocking(writer, False)
+    client = subprocess.Popen(server.command("tcp_pingpong", **INSTANT), stdout=writer, stderr=subprocess.DEVNULL)
+    wait_for(lambda: children(server.process.pid))
+    wait_for(lambda: not children(server.process.pid))  # it is measured
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().lstrip(b"x")
+    assert client.wait(timeout=LIMIT_S) == 0
+    assert json.loads(said)["valid"]
+
+
+def full_pipe() -> tuple[int, int]:
+    """One that takes no byte more until it is read: its ends to read and to write."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    return reader, writer
+
+
+def writes_to_standard_output(pid: int) -> bool:
+    """A process that waits in write(1, ...)."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/syscall").read_text().startswith("1 0x1 ")
+    return False
+
+
+@pytest.mark.promise("`--timeout-s` ends a measurement whose requests under way take longer than that.")
+def test_what_is_under_way_keeps_no_client_beyond_its_limit(server: Server) -> None:
+    """A terabyte of requests at once."""
+    many = {"message_bytes": 67108864, "outstanding_count": 256, "flow_count": 64}
+    done = server.run("tcp_pingpong", "--timeout-s", "5", duration_s=0.2, warmup_s=0, **many)
+    assert done.rc == 3
+    said = {"state": "measure", "message": "timed out: not all that is under way ended within the limit of 5 s"}
+    assert done.line["error"] == said
+    assert server.serves()
 
 
 @pytest.mark.promise("A measurement during which an end stood still (SIGSTOP, a suspended job) is invalid, and says which end.")

@@ -82,6 +82,7 @@ const char *fail_errno_name(int error)
     } names[] = {
         {EPERM, "EPERM"},
         {ENOENT, "ENOENT"},
+        {EINTR, "EINTR"},
         {EIO, "EIO"},
         {ENXIO, "ENXIO"},
         {EBADF, "EBADF"},

@@ -2,9 +2,11 @@
 #include "base/text.h"
 
 #include "base/placed.h"
+#include "base/signals.h"
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +141,11 @@ const char *text_string(const struct text *text)
 bool text_write(const struct text *text, size_t from, int descriptor)
 {
     for (size_t done = from; done < text->length;) {
+        struct pollfd poller = {.fd = descriptor, .events = POLLOUT};
         ssize_t written = write(descriptor, text->data + done, text->length - done);
-        if (written < 0 && errno != EINTR)
+        if (written < 0 && errno == EAGAIN && poll(&poller, 1, -1) > 0) /* a pipe that does not block */
+            continue;
+        if (written < 0 && (errno != EINTR || signals_stop())) /* nobody reads, and somebody wants us to end */
             return false;
         done += written > 0 ? (size_t)written : 0;
     }

@@ -157,6 +157,9 @@ static bool active_loop(struct run *run)
         if (step == STEP_DONE || (limit && run->operation_count >= limit))
             return true;
         run->closing = run->closing || run->now_ns >= end_ns || precision_reached(run);
+        if (run->closing && run->deadline_ns && run->now_ns > run->deadline_ns)
+            return fail(&run->failure, EXIT_PEER,
+                        "timed out: not all that is under way ended within the limit of %.6g s", run->timeout_s);
         if (run->closing && step != STEP_BUSY && !run->under_way_count)
             return true;
         if ((!has_moved(step) || signals_control()) && !active_peer_well(run))
