@@ -17,8 +17,8 @@ void text_print(struct text *text, const char *format, ...) __attribute__((forma
 void text_clear(struct text *text);
 void text_free(struct text *text);
 const char *text_string(const struct text *text); /* "" when empty */
-/* All of it from a byte on; false, with errno, where the descriptor takes no more, or a signal that asks us to end comes
- * while nobody reads. */
+/* All of it from a byte on; false, with errno, where the descriptor takes no more, or a signal that asks us to end
+ * comes while nobody reads. */
 bool text_write(const struct text *text, size_t from, int descriptor);
 
 /* Memory or exit 4: nothing here can go on without it. */
