@@ -13,6 +13,7 @@ Nothing is stored between calls, and no night looks ahead: what is said of night
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import exp, lgamma, log
 
 import numpy as np
 
@@ -73,6 +74,11 @@ FEWEST_OTHERS = 3
 #: From so many nights on the scatter of jobs is known. A night then counts as so many times as much at most: as less where
 #: it has two or three jobs, for one bad node is in most of them.
 FEW_NIGHTS, SCATTER_GROWS, SCATTER_OF_FEW_GROWS = 5, 3.0, 1.5
+#: A node that fails with some partners alone is looked for in so many nights. It is told from so many jobs and partners on,
+#: where chance gives as many to none of all nodes, and until the jobs since then favour a node that is well by so much.
+LOST_NIGHTS, LOST_JOBS, LOST_PARTNERS, LOST_CHANCE, LOST_ENDS = 14, 3, 3, 1e-4, 400.0
+#: A job fails that often at least, as far as anybody knows.
+STRAY_LOST = 0.01
 #: Nights that a thing needs before it can be judged.
 _QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.ROLE: 1, Thing.LINK: 3}
 
@@ -135,6 +141,7 @@ class Watched:
     again: list[Again] = field(init=False, default_factory=list)
     #: by night: what was suspected before anything was measured again
     suspects_on: dict[int, dict[Thing, list[int]]] = field(init=False, default_factory=dict)
+    _newest: int = field(init=False, default=-1)
     _first: dict[Thing, _First] = field(init=False, default_factory=dict)
     _takes: dict[Thing, Floats] = field(init=False, default_factory=dict)
     _place: Indices = field(init=False)
@@ -208,6 +215,7 @@ class Watched:
 
     def add(self, index: int) -> None:
         """Judge the night of this index; call it once for each, in order."""
+        self._newest = index
         jobs = self.jobs.first[index]
         if jobs is None:
             return
@@ -581,10 +589,56 @@ class Watched:
                 if told.ended is None or told.ended >= first:
                     causes.append(self._told_cause(thing, told))
             causes += [self._suspected_cause(thing, index) for index in self.suspects.get(thing, ())]
+        causes += self._lost_causes()
         order = {State.TOLD: 0, State.SUSPECTED: 1, State.ENDED: 2, State.FINE: 3}
         kept = [one for one in self._directions(causes) if not _is_part(one, causes)]
         kept.sort(key=lambda one: (order[one.state], one.since, list(Thing).index(one.thing), one.names))
         return Judgement(newest, tuple(kept), tuple(self._coverage(first)))
+
+    def _lost_causes(self) -> list[Cause]:
+        """Nodes that bring nothing with some partners, and are as before with others: no best of their pairs shows that."""
+        places = range(max(0, self._newest + 1 - LOST_NIGHTS), self._newest + 1)
+        nights = [(place, jobs) for place in places if (jobs := self.jobs.first[place]) is not None]
+        if not any(jobs.failed.any() for _, jobs in nights):
+            return []
+        night = np.concatenate([np.full(len(jobs.client), place) for place, jobs in nights])
+        client, server = (np.concatenate([getattr(jobs, end) for _, jobs in nights]) for end in ("client", "server"))
+        failed = np.concatenate([jobs.failed for _, jobs in nights])
+        left, found = (server != NOBODY) & ~self._told_ends(client, server), list[Cause]()
+        while True:
+            lost = left & failed.any(axis=1)
+            counts = np.bincount(np.concatenate([client[lost], server[lost]]), minlength=len(self.values.nodes))
+            node = int(np.argmax(counts))
+            its = left & ((client == node) | (server == node))
+            if counts[node] < LOST_JOBS:
+                return found
+            cause = self._lost_cause(node, night[its], (client + server - node)[its], failed[its], lost[left & ~its])
+            found += [cause] if cause is not None else []
+            left &= ~its
+
+    def _told_ends(self, client: Indices, server: Indices) -> Flags:
+        told = np.append(self.levels[Thing.NODE].told, False)
+        return np.asarray(told[client] | told[server])
+
+    def _lost_cause(self, node: int, night: Indices, partner: Indices, failed: Flags, others: Flags) -> Cause | None:
+        """night, partner, failed: of the node's jobs, in the order of nights. others: which jobs of other nodes failed."""
+        lost = failed.any(axis=1)
+        count, of = int(lost.sum()), lost.size
+        usual = min(max(STRAY_LOST, float(others.mean()) if others.size else 0.0), 0.99)
+        ways = (lgamma(of + 1) - lgamma(k + 1) - lgamma(of - k + 1) for k in range(count, of + 1))
+        chance = sum(exp(one + k * log(usual) + (of - k) * log(1 - usual)) for k, one in enumerate(ways, count))
+        partners, since_then = len(set(partner[lost].tolist())), of - 1 - int(np.flatnonzero(lost)[-1])
+        well = (1 - min(count / of, 0.99)) ** -since_then if count < of else 1.0
+        if partners < LOST_PARTNERS or chance * len(self.values.nodes) > LOST_CHANCE or well >= LOST_ENDS:
+            return None
+        nights = np.unique(night[lost])
+        tests = np.flatnonzero(failed.any(axis=0))
+        ratio = 1 - count / of
+        reason = f"no valid result in {count} of {of} jobs on {len(np.unique(night))} nights, with {partners} partners"
+        told = int(night[np.flatnonzero(lost)[LOST_JOBS - 1]])
+        shown = Effect(ratio, ratio, ratio)
+        names, since = (self.values.nodes[node],), int(nights[0])
+        return Cause(Thing.NODE, names, self._test_names(tests), State.TOLD, since, told, None, shown, of, reason)
 
     def _told_cause(self, thing: Thing, told: Told) -> Cause:
         level = self.levels[thing]

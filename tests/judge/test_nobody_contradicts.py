@@ -182,6 +182,29 @@ def test_a_run_that_did_not_measure_a_told_node_says_so_in_every_verb(
     assert verbs.said("regressions", "--since", "2026-03-20")[0] == 3
 
 
+@pytest.mark.promise("A node that brings nothing with some of its partners is told in every verb, however well the others do.")
+def test_a_half_dead_node_is_told_though_its_other_pairs_are_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From night 20 on n0003 reaches no node from n0008 on; single jobs of others fail, too. It is repaired on night 34."""
+    rows = []
+    for place, row in enumerate(rows_of(draw(Site(16, 46, "gauss2", "each_run"), seed=6))):
+        parts = row.split(",")
+        far = "n0003" in parts[3:5] and max(parts[3:5]) >= "n0008" and "night-020" <= parts[1] < "night-034"
+        lost = far or place % 97 == 0
+        rows.append(
+            ",".join(
+                [*parts[:6], "" if lost else parts[6], *parts[7:], *(("failed", "no route") if lost else ("measured", ""))]
+            )
+        )
+    until_29 = [row for row in rows if row.split(",")[1] <= "night-029"]
+    for name, brought, told in (("while", until_29, [["n0003"]]), ("after", rows, [])):
+        verbs = Verbs(tmp_path / name, capsys)
+        verbs.folder.mkdir()
+        verbs.bring(brought, head=f"{HEAD},outcome,reason")
+        said = verbs.said("regressions", "--since", "2026-03-20")[1]
+        assert [one["names"] for one in said["causes"] if one["state"] == "told"] == told
+        assert not told or contradictions(verbs) == []
+
+
 @pytest.mark.promise("`compare` tells of no pair by one job what the nights hardly suspect of its node.")
 def test_one_job_of_a_node_that_is_hardly_suspected_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(24, 30, "lognormal3", "each_run", fault=FAULTS["a node when it receives"])
