@@ -60,6 +60,8 @@ STEADY_SHARE = 0.7
 STRAY_LOW = 0.01
 #: An uplink is shared if, without the two nodes that are low most often, so many of the low pairs across it are left.
 SHARED_SHARE, SHARED_MIN = 0.2, 2
+#: A baseline with more low jobs than this between groups met a crowd as well.
+CROWDED_SHARE = 0.1
 #: So many pairs across an edge, fine alone, speak for the others.
 ALONE_MIN = 3
 
@@ -340,6 +342,8 @@ class _Judge:
         """Whether more of the pairs between groups were low in the first run than in a baseline, beyond chance."""
         past = self.before.crossing.get(fit.name, (0, 0)) if self.trusted and self.before is not None else (0, 0)
         count, of = int((fit.low & first).sum()), int(first.sum())
+        if past[0] > CROWDED_SHARE * past[1]:  # it met such a crowd, too: how often is chance
+            return False
         return past[1] >= PAIRS_MIN and 1 - _at_most(count - 1, of, (past[0] + 1) / (past[1] + 2)) < CHANCE
 
     @staticmethod
