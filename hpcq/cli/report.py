@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,11 +159,22 @@ def _names(wanted: Selection) -> list[str]:
 
 
 def _run_and_page(run: str | None, database: Path, runs_folder: Path) -> tuple[str, Path]:
-    """The run, and where its page belongs: in its folder, or here if this machine has only the database."""
+    """The run, and where its page belongs: in its folder, or here if this machine has only the database.
+
+    Without a name it is the database's newest run: a newer one in the folder of runs, which is not loaded, is told.
+    """
     from hpcq.runner.live import find_run_folder
     from hpcq.store.database import reading
-    from hpcq.store.selection import find_run
+    from hpcq.store.selection import find_run, run_ids
 
+    if run is None and database.exists():
+        with reading(database) as connection:
+            loaded = run_ids(connection)
+            run = find_run(connection, None) if loaded else None
+        with suppress(UserError):
+            newest = find_run_folder(None, runs_folder).run
+            if run is not None and newest not in loaded:
+                print_words(f"{newest} in {runs_folder} is not in {database}: hpcq db load {newest}", err=True)
     if runs_folder.is_dir() or not database.exists() or (run is not None and (Path(run) / "run.json").is_file()):
         try:
             folder = find_run_folder(run, runs_folder)

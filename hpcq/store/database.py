@@ -439,7 +439,7 @@ def _file_state(database: Connection) -> dict[str, Any] | None:
 
     The file itself is not opened: closing it again would end the locks that SQLite has on it in this process.
     """
-    name = str(database.execute("PRAGMA database_list").fetchone()[2])
+    name = os.fsdecode(database.execute("SELECT CAST(file AS BLOB) FROM pragma_database_list").fetchone()[0])
     if not name or str(database.execute("PRAGMA journal_mode").fetchone()[0]) == "wal":
         return None
     with suppress(OSError):

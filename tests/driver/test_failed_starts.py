@@ -125,6 +125,7 @@ STARTS = {
     "C library": (LO, NET, replaced(OLD), "GLIBC_2.99", "`connection`"),
     "processor": (LO, NET, replaced(ARM), "Exec format error", "`connection`"),
     "cflags": (LO, NET, replaced("#!/bin/sh\nkill -ILL $$\n"), "died of SIGILL", "cflags"),
+    "cflags, later": (LO, NET, replaced("#!/bin/sh\nexec >&-\nsleep 0.3\nkill -ILL $$\n"), "died of SIGILL", "cflags"),
     "noexec": (LO, NET, replaced("#!/bin/sh\n", 0o644), "ermission denied", "noexec"),
     "step": (LO, NET, launcher(ACCOUNT, 1), "Invalid account", "`account`"),
     "limit": (LO, NET, launcher("srun: error: fork: Resource temporarily unavailable", 1), "Resource temporarily", "ulimit -u"),

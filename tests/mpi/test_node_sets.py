@@ -14,14 +14,12 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Budget, Campaign, Cluster, node_count
 from hpcq.errors import UserError
+from hpcq.kernels import own_kernels
 from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.plan import Plan, coverage_of
 from hpcq.planning.waves import choose_wave
-from hpcq.render import render
-from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job
-from hpcq.runner.site.place import site_context
+from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job, write_job
 from hpcq.scheduler.base import Bound, JobLimits
-from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.history import SeriesRow
 from tests.store.run_folders import RunBuilder, load
@@ -81,7 +79,8 @@ def test_each_job_has_the_tests_of_its_size_and_asks_for_all_its_nodes(tmp_path:
     assert job.nodes == ("n1", "n2", "n3", "n4", "n5")
     assert {step.parameters["node_count"] for step in job.steps} == {5}
     site = cluster(tmp_path)
-    script = render(describe("slurm").head_template, {"job": job, **site_context(site, "/r"), "folder": "/r/j"})
+    write_job(job, own_kernels(), site, "/r", tmp_path / "job")
+    script = (tmp_path / "job" / "job.sh").read_text()
     assert "#SBATCH --nodes=5\n" in script
     assert "#SBATCH --nodelist=n1,n2,n3,n4,n5\n" in script
     assert "--nodes n1,n2,n3,n4,n5" in script

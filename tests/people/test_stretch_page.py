@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import shutil
 from html import unescape
@@ -18,7 +19,7 @@ from hpcq.reports.stretch import write_stretch
 from hpcq.runner.watch.doctor import Places, examine
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.load.cluster import load_run
-from hpcq.store.selection import Selection
+from hpcq.store.selection import Selection, find_run
 from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 from tests.people.nights import PAIRS, Asked
@@ -49,6 +50,22 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
     assert "420 results planned, 420 measured" in words
     assert words.count("throughput, higher is better") == 3  # one picture for each block
     assert re.search(r"alpha n9 not measured", words)  # planned once, and silent since
+
+
+@pytest.mark.heavy
+@pytest.mark.promise(
+    "Without a name, report is of the newest run in the database, and tells of a newer one that is not loaded."
+)
+def test_a_run_that_is_not_loaded_is_told(nights: History, ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "runs" / "other-1" / "run.json"
+    other.parent.mkdir(parents=True)
+    other.write_text(json.dumps({"run": "other-1", "created_utc": "2099-01-01T00:00:00Z"}))
+    said = ask.words("report", "--to", str(tmp_path / "page.html"), expect=3)
+    assert f"other-1 in runs is not in {nights.database}: hpcq db load other-1\n" in said
+    with reading(nights.database) as connection:
+        newest = find_run(connection, None)
+    assert newest in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.heavy
