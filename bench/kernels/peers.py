@@ -89,11 +89,13 @@ def placed(end: str, words: list[str]) -> list[str]:
     return ["ip", "netns", "exec", namespace_of(end), "taskset", "-c", str(cpus()[end]), *words]
 
 
-def wait_until_ready(tool: Tool) -> None:
+def wait_until_ready(tool: Tool, server: subprocess.Popen[str]) -> None:
     """Until the tool's server has its port."""
     deadline = time.monotonic() + LIMIT_S
     flag = "-t" if tool.ready_protocol == "tcp" else "-u"
     while tool.port not in inside("server", "ss", "-Hlan", flag, "sport", "=", f":{tool.port}"):
+        if server.poll() is not None:
+            raise RuntimeError(f"{tool.name}: its server ended with {server.returncode}: `tools/packages bench` installs tools")
         if time.monotonic() > deadline:
             raise RuntimeError(f"{tool.name}: the server does not listen")
         time.sleep(0.01)
@@ -122,7 +124,7 @@ def measured_once(tool: Tool, cell: Cell) -> Figures:
         placed("server", tool.server), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
         try:
-            wait_until_ready(tool)
+            wait_until_ready(tool, server)
             done = subprocess.run(placed("client", tool.client), capture_output=True, text=True, timeout=LIMIT_S, check=True)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(timeout=2)
