@@ -9,6 +9,7 @@ import resource
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,12 +170,13 @@ def writes_to_standard_output(pid: int) -> bool:
 def test_what_is_under_way_keeps_no_client_beyond_its_limit(server: Server) -> None:
     """A terabyte of requests at once."""
     many = {"message_bytes": 67108864, "outstanding_count": 256, "flow_count": 64}
+    begun = time.monotonic()
     done = server.run("tcp_pingpong", "--timeout-s", "5", duration_s=0.2, warmup_s=0, **many)
-    assert done.rc == 3
-    # both ends have this limit, and either may be the first to say it
+    assert time.monotonic() - begun < 25, "without the limit it takes minutes"
+    # a fast machine may end all of it in time; else either end, both have this limit, is the first to say it
     mine, theirs = "not all that is under way ended within the limit of 5 s", "the peer did not stop"
-    assert done.line["error"]["state"] == "measure"
-    assert done.line["error"]["message"] in {f"timed out: {mine}", f"the server failed: measure: timed out: {theirs}"}
+    said = {f"timed out: {mine}", f"the server failed: measure: timed out: {theirs}"}
+    assert done.rc == 0 or (done.rc == 3 and done.line["error"]["message"] in said), done
     assert server.serves()
 
 
