@@ -1,10 +1,14 @@
-"""The only place where drivers read the time and wait, and where a node's time of day is held against the driver's."""
+"""The only place where drivers read the time and wait; what bounds a block; a node's time of day beside the driver's."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -30,6 +34,30 @@ class Clock:
     def local_time(self) -> dt.time:
         """The time of day where the driver runs. A campaign's `hours` refer to this clock."""
         return self.utc().astimezone().time()
+
+
+@contextmanager
+def time_limit(limit_s: float, error: BaseException, *, of_cpu: bool = False) -> Iterator[None]:
+    """Raise this error within the block after so much time, or so much CPU time of this process.
+
+    Threads other than the first take no signals: there the block runs as long as it takes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def too_long(number: int, frame: object) -> None:  # noqa: ARG001 - as signal handlers are called
+        raise error
+
+    timer, number = (signal.ITIMER_VIRTUAL, signal.SIGVTALRM) if of_cpu else (signal.ITIMER_REAL, signal.SIGALRM)
+    before = signal.signal(number, too_long)
+    others = signal.setitimer(timer, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
+        signal.setitimer(timer, *others)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -15,16 +15,14 @@ import itertools
 import json
 import math
 import re
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from hpcq import units
+from hpcq.clock import time_limit
 from hpcq.errors import UserError
 from hpcq.kernels import (
     ARGUMENTS,
@@ -48,32 +46,6 @@ from hpcq.kernels import (
     Table,
 )
 from hpcq.render import render_text
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Bound the CPU time of a block: a regular expression of a description may take longer than anybody waits.
-#
-# Python looks for signals while it matches, so a timer of this process's CPU time ends the match. Threads other than the
-# first cannot take signals; there the block runs as long as it takes.
-
-
-@contextmanager
-def cpu_limit(limit_s: float) -> Iterator[None]:
-    """Raise TimeoutError within the block once it has used this much CPU time."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGVTALRM, _too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
-def _too_long(number: int, frame: object) -> None:  # noqa: ARG001 - as signal handlers are called
-    raise TimeoutError("the CPU time of this block is used up")
-
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Read one number as a program writes it under LC_ALL=C.
@@ -145,7 +117,7 @@ class _Twice(dict[str, Any]):
 def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> Read:
     """The metrics in `text`. sizes: what the table must hold, each once. Raises UnreadableError if nothing can be read."""
     try:
-        with cpu_limit(_READ_S):
+        with time_limit(_READ_S, TimeoutError("the CPU time of this block is used up"), of_cpu=True):
             return _read(described, _plain(text), sizes)
     except UserError as error:  # numbers that a template of the description cannot compute with
         raise UnreadableError(error.message) from None

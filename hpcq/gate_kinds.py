@@ -411,13 +411,13 @@ def gate_kinds() -> dict[str, GateKind]:
 def _complaint(one: plugins.Plugin) -> str:
     found = one.found
     if not isinstance(found, GateKind):
-        return f"is {plugins.a(found)}: must be a GateKind"
+        return f"is {plugins.type_words(found)}: must be a GateKind"
     missing = [name for name in ("name", "meaning", "missing") if not hasattr(found, name)]
     if missing:
         return f"has no {missing[0]}: must have name, meaning and missing"
     for name, type_told in get_type_hints(GateKind).items():
         if not plugins.fits(getattr(found, name), type_told):
-            return f"its {name} is {plugins.a(getattr(found, name))}: must be {plugins.told(type_told)}"
+            return f"its {name} is {plugins.type_words(getattr(found, name))}: must be {plugins.hint_words(type_told)}"
     return "" if found.name == one.name else f"calls itself {found.name!r}: must be the name of its entry point"
 
 

@@ -13,16 +13,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-import signal
 import sys
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin
 
+from hpcq.clock import time_limit
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
@@ -112,15 +111,15 @@ def fits(value: object, hint: Any) -> bool:
     return not isinstance(value, (tuple, frozenset)) or all(fits(one, of[0]) for one in value)
 
 
-def told(hint: Any) -> str:
+def hint_words(hint: Any) -> str:
     """An annotation, without the folders of its names."""
     if get_origin(hint) is ClassVar:
-        return told(get_args(hint)[0])
+        return hint_words(get_args(hint)[0])
     words = hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
     return re.sub(r"\w+\.(?=\w)", "", words)
 
 
-def a(value: object) -> str:
+def type_words(value: object) -> str:
     """The type of a value, for messages: an int."""
     name = type(value).__name__
     return f"a{'n' if name[0] in 'aeiou' else ''} {name}"
@@ -133,6 +132,7 @@ _broken: dict[tuple[str, str, str], str] = {}
 _known: dict[str, set[str]] = {}
 #: How long a plug-in may take to be imported: every verb that asks for its group waits for it.
 _LOAD_S = 5.0
+_TOO_SLOW = f"it takes more than {_LOAD_S:g} s: must be less"
 
 
 class _TooSlowError(BaseException):
@@ -142,32 +142,14 @@ class _TooSlowError(BaseException):
 def _load(point: importlib.metadata.EntryPoint) -> Plugin:
     package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
     try:
-        with contextlib.redirect_stdout(sys.stderr), _within(_LOAD_S):  # data of hpcq goes to standard output, and only that
+        # data of hpcq goes to standard output, and only that
+        with contextlib.redirect_stdout(sys.stderr), time_limit(_LOAD_S, _TooSlowError(_TOO_SLOW)):
             found = point.load()
             file = getattr(importlib.import_module(point.module), "__file__", None)
     except (Exception, SystemExit, _TooSlowError) as error:
         words = str(error) if isinstance(error, _TooSlowError) else f"{type(error).__name__}: {error}"
         return Plugin(point.name, package, reason=f"{point.value}: cannot be loaded: {words}")
     return Plugin(point.name, package, found, Path(file).parent if file else None)
-
-
-@contextlib.contextmanager
-def _within(limit_s: float) -> Iterator[None]:
-    """Raise _TooSlowError within the block after this time. Threads other than the first take no signals, and wait."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def too_slow(number: int, frame: object) -> None:  # noqa: ARG001 - as signal handlers are called
-        raise _TooSlowError(f"it takes more than {limit_s:g} s: must be less")
-
-    before = signal.signal(signal.SIGALRM, too_slow)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _complained(complaint: Callable[[Plugin], str], one: Plugin) -> str:

@@ -451,7 +451,9 @@ def _write(
     with_pairs(text, kernels_of_texts(texts), target, str(cluster), pairs, 1)
     for name in sorted(texts.keys() - list_described(target).keys()):
         (target.parent / "kernels").mkdir(exist_ok=True)
-        (target.parent / "kernels" / f"{name}.yaml").write_text(texts[name], "utf-8")
+        beside = target.parent / "kernels" / f"{name}.yaml"
+        beside.write_text(texts[name], "utf-8")
+        print_words(f"wrote {beside}, which {target} needs", err=True)
     return True
 
 

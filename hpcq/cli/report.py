@@ -52,9 +52,10 @@ def report(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Write one self-contained HTML page on a run, a stretch of time, a node or a cluster.
 
-    The first line says how much of the run is there. Then comes the verdict that the page begins with. The exit code is 3
-    when something is slow, broken or fails a gate, and 4 when something is missing or undecided. A run that nothing judges
-    is NOT JUDGED: exit code 0 if all of it was measured.
+    Without RUN it is the newest run in the database; one in the folder of runs that is not loaded is named. The first line
+    says how much of the run is there. Then comes the verdict that the page begins with. The exit code is 3 when something
+    is slow, broken or fails a gate, and 4 when something is missing or undecided. A run that nothing judges is NOT JUDGED:
+    exit code 0 if all of it was measured.
 
     With --since, or an option that selects tests or results, the page covers a stretch of time (default: 90d): what got
     worse, what differs since, who is slow, what is missing and what happened. The exit code is that of `hpcq regressions`,

@@ -168,13 +168,12 @@ def kernel_names(campaign_path: Path | None = None) -> list[str]:
 
 
 def kernels_named(names: Iterable[str], campaign_path: Path | None = None) -> Kernels:
-    """Hpcq's own kernels, and those of `names` that are described.
+    """Hpcq's own kernels, and those of `names` that are described. Raises UserError for one that has the name of an own.
 
     Reads only the files that are asked for: a broken description of a kernel that nobody uses stops nobody.
     """
-    own = own_kernels()
-    asked = sorted(set(names) - own.keys())
-    found = list_described(campaign_path) if asked else {}
+    own, asked = own_kernels(), sorted(set(names))
+    found = list_described(campaign_path)
     of_run = campaign_path is not None and (campaign_path.parent / "run.json").is_file()
     stored = described_folders(campaign_path)[0] if of_run else None
     return {**own, **{name: _read(found[name], own, stored=found[name].parent == stored) for name in asked if name in found}}

@@ -173,7 +173,8 @@ def _ended_tests(  # noqa: PLR0917 - what ended, and what it is held against
     client, server = plan.pairs[index]
     folder = run.path / name / attempt.folder
     for test in plan.tests_at(index):
-        metric = next((one.name for one in kernels[test.kernel].metrics if one.better != "none"), None)
+        kernel = kernels.get(test.kernel)  # of a foreign program somebody may have removed the description
+        metric = next((one.name for one in kernel.metrics if one.better != "none"), None) if kernel is not None else None
         lines = list(_lines(folder, test))
         if metric is None or not lines:
             continue

@@ -31,10 +31,10 @@ def _complaint(one: plugins.Plugin) -> str:
     found = one.found
     description, its_class = found if isinstance(found, tuple) and len(found) == 2 else (None, None)
     if not (isinstance(description, Description) and isinstance(its_class, type) and issubclass(its_class, Scheduler)):
-        return f"is {plugins.a(found)}: must be (Description, a class of Scheduler)"
+        return f"is {plugins.type_words(found)}: must be (Description, a class of Scheduler)"
     for name, type_told in get_type_hints(Description).items():
         if not plugins.fits(getattr(description, name), type_told):
-            return f"its {name} is {plugins.a(getattr(description, name))}: must be {plugins.told(type_told)}"
+            return f"its {name} is {plugins.type_words(getattr(description, name))}: must be {plugins.hint_words(type_told)}"
     if missing := sorted(its_class.__abstractmethods__):
         return f"its {its_class.__name__} has no {', '.join(missing)}: must have all that Scheduler asks for"
     places = [assets.templates(), *([one.folder] if one.folder else [])]

@@ -437,17 +437,21 @@ def answered(database: Connection, question: Mapping[str, Any], answer: Callable
 def _file_state(database: Connection) -> dict[str, Any] | None:
     """What tells this state of this database from any other; None where nothing does.
 
-    The file itself is not opened: closing it again would end the locks that SQLite has on it in this process.
+    The file itself is not opened: closing it again would end the locks that SQLite has on it in this process. It is looked up
+    after a query, whose lock makes a network file system ask its server. What this connection wrote and has not committed is
+    not in it.
     """
+    if database.in_transaction and database.total_changes:
+        return None
     name = os.fsdecode(database.execute("SELECT CAST(file AS BLOB) FROM pragma_database_list").fetchone()[0])
     if not name or str(database.execute("PRAGMA journal_mode").fetchone()[0]) == "wal":
         return None
+    marks = list(database.execute(_MARKS).fetchone())
     with suppress(OSError):
         path = Path(name).resolve()
         found = path.stat()
         if time.time() - max(found.st_mtime, found.st_ctime) >= SETTLED_AFTER_S:
             file = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-            marks = list(database.execute(_MARKS).fetchone())
             kinds = [f"{one.name} of {one.package}" for one in plugins(GATE_KINDS)]
             code = {"hpcq": __version__, "code": _deciding_code(), "gate kinds of others": kinds}
             return {"path": str(path), "file": file, "marks": marks, **code}

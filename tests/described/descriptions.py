@@ -74,6 +74,17 @@ limit_s: 60
 metrics:
   rate_bps: {better: higher, regex: 'rate = (\\S+) Mbit/s', times: 1.0e6, help: the rate}
 """
+#: On one node alone: nothing crosses an interface.
+ALONE = """
+name: foreign_alone
+summary: A rate that a test makes up, of one node.
+shape: one node
+program: /bin/echo
+command: "{{ program }} rate = 9.5 Mbit/s"
+limit_s: 60
+metrics:
+  rate_bps: {better: higher, regex: 'rate = (\\S+) Mbit/s', times: 1.0e6, help: the rate}
+"""
 
 
 def write(folder: Path, text: str) -> Path:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from hpcq.definition.files.campaign import read_campaign
+from hpcq.errors import UserError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.rules import VERSION
 from hpcq.runner.queue.run_state import played
 from hpcq.store.keep.check_and_prune import rejudge
-from tests.described.descriptions import FOLDER, RATE, TABLE, write
+from tests.described.descriptions import ALONE, FOLDER, RATE, TABLE, write
 from tests.local.local_desk import LocalDesk
 
 WORD = "a b; $(c) 'd'"
@@ -27,10 +28,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     write(desk.folder, RATE)
     write(desk.folder, TABLE)
     write(desk.folder, FOLDER)
+    write(desk.folder, ALONE)
     desk.campaign(
         "{kernel: foreign_rate, matrix: {mode: [good, nan, exit, words, hang]}}",
         f'{{kernel: foreign_rate, parameters: {{word: "{WORD}"}}}}',
         "{kernel: foreign_table}",
+        "{kernel: foreign_alone}",
         "{kernel: foreign_folder, parameters: {rate_count: 8, arguments: -c D  D, server_arguments: --quiet}}",
         "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}",
         "{kernel: foreign_table, parameters: {message_bytes_max: 8}}",
@@ -81,7 +84,10 @@ def test_its_own_metric_is_one_of_the_database(done: LocalDesk) -> None:
 
 @pytest.mark.promise("db rejudge knows of a described program what loading knew.")
 def test_judging_again_knows_what_loading_knew(done: LocalDesk) -> None:
-    assert rejudge(done.folder / "results.db", judge, VERSION + 1).changed_count == 0
+    again = rejudge(done.folder / "results.db", judge, VERSION + 1)
+    assert (again.judged_count > 0, again.changed_count) == (True, 0)
+    [alone] = done.rows("SELECT outcome, crossed_interface FROM v_results WHERE kernel = 'foreign_alone' LIMIT 1")
+    assert alone["outcome"] == "measured"
 
 
 @pytest.mark.promise("A version command that never answers costs no result: each end waits ten seconds, and warns.")
@@ -202,6 +208,16 @@ def test_a_campaign_has_the_kernels_that_lie_beside_it(tmp_path: Path) -> None:
     for limit_s, campaign in found:
         played_test = played(campaign.kernels, campaign.tests[0])
         assert played_test["parameters"]["duration_s"] == int(limit_s)
+
+
+@pytest.mark.promise(
+    "A description beside a campaign that has the name of a kernel of hpcq is refused, not left out in silence."
+)
+def test_no_description_has_the_name_of_an_own_kernel(tmp_path: Path) -> None:
+    write(tmp_path, RATE.replace("name: foreign_rate", "name: tcp_stream"))
+    (tmp_path / "c.yaml").write_text("name: c\nclusters: [tiny]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
+    with pytest.raises(UserError, match="tcp_stream is a kernel of hpcq itself: must be another name"):
+        read_campaign(tmp_path / "c.yaml")
 
 
 def test_the_run_has_its_own_copy_of_the_description(done: LocalDesk) -> None:

@@ -89,6 +89,16 @@ def launcher(words: str, code: int) -> Callable[[Path], None]:
     return put
 
 
+def lingering(folder: Path) -> None:
+    """A program that dies, below a timeout(1) that ends some time after its output has: on a loaded machine that is so."""
+    replaced("#!/bin/sh\nkill -ILL $$\n")(folder)
+    (folder / "bin" / "timeout").write_text(
+        '#!/bin/bash\nshift 2\n"$@" &\nexec >&- 2>&-\nwait $!\n/bin/sleep 0.3\nkill -ILL $$\n'
+    )
+    (folder / "bin" / "timeout").chmod(0o755)
+    (folder / "bin" / "sleep").unlink()
+
+
 def closed_ports(folder: Path) -> None:
     """Let the client meet a port that nobody opens to it, as behind a firewall that rejects."""
     for program in ("hpcq-net", "hpcq-mpi"):
@@ -125,7 +135,7 @@ STARTS = {
     "C library": (LO, NET, replaced(OLD), "GLIBC_2.99", "`connection`"),
     "processor": (LO, NET, replaced(ARM), "Exec format error", "`connection`"),
     "cflags": (LO, NET, replaced("#!/bin/sh\nkill -ILL $$\n"), "died of SIGILL", "cflags"),
-    "cflags, later": (LO, NET, replaced("#!/bin/sh\nexec >&-\nsleep 0.3\nkill -ILL $$\n"), "died of SIGILL", "cflags"),
+    "cflags, later": (LO, NET, lingering, "died of SIGILL", "cflags"),
     "noexec": (LO, NET, replaced("#!/bin/sh\n", 0o644), "ermission denied", "noexec"),
     "step": (LO, NET, launcher(ACCOUNT, 1), "Invalid account", "`account`"),
     "limit": (LO, NET, launcher("srun: error: fork: Resource temporarily unavailable", 1), "Resource temporarily", "ulimit -u"),

@@ -49,9 +49,9 @@ def measures(pid: int) -> bool:
     return ticks > 30 or int(status["voluntary_ctxt_switches"]) > 500
 
 
-def start(server: Server, kernel: str, **options: object) -> subprocess.Popen[str]:
+def start(server: Server, kernel: str, *words: str, **options: object) -> subprocess.Popen[str]:
     """A client whose session is there when this returns."""
-    command = server.command(kernel, **{"warmup_s": 0, **options})
+    command = server.command(kernel, *words, **{"warmup_s": 0, **options})
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: children(server.process.pid) or client.poll() is not None)
     return client

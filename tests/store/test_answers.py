@@ -48,6 +48,16 @@ def test_an_answer_is_kept_for_its_question(asked: Callable[..., Any], tmp_path:
     assert {path.parent.stat().st_mode & 0o777 for path in kept(tmp_path)} == {0o700}
 
 
+@pytest.mark.promise("What a connection has written and not committed is judged anew.")
+def test_no_answer_is_kept_amid_a_write(asked: Callable[..., Any], tmp_path: Path) -> None:
+    assert [asked(), asked()] == [[1], [1]]
+    with writing(tmp_path / "results.db") as database:
+        assert answered(database, {"asked": "how many"}, lambda: "new") == [1], "nothing was written yet"
+        with transaction(database):
+            database.execute("INSERT INTO cluster (name) VALUES ('alpha')")
+            assert answered(database, {"asked": "how many"}, lambda: "new") == "new"
+
+
 @pytest.mark.promise("What is kept of a judgement ends with the gate kinds of other packages that had a part in it.")
 def test_another_gate_kind_ends_every_answer(asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert [asked(), asked()] == [[1], [1]]

@@ -153,7 +153,8 @@ def seen_from_inside(
 ) -> list[NodeState]:
     """Return the nodes as a job in a reservation sees them.
 
-    The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach."""
+    The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach.
+    """
     mine = _hosts(vnodes, ours) if ours is not None else set()
     busy = {vnode.host for vnode in vnodes if vnode.jobs}
     found = []

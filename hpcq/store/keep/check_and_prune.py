@@ -415,9 +415,9 @@ def rejudge(path: Path, judge: Judge, version: int, run: str | None = None) -> R
     """Judge the evidence of measured results (of one run) again if rules other than `version` judged them."""
     judged = changed = 0
     with writing(path) as database, transaction(database):
-        kernels = kernels_of_texts(descriptions(database))
-        keys = RowKeys(database, kernels)
         old, pruned = _outdated(database, version, run)
+        kernels = kernels_of_texts(descriptions(database) if old else {})
+        keys = RowKeys(database, kernels)
         for result_id in old:
             judgement = judge(_stored(database, kernels, result_id))
             before = _findings(database, result_id)
