@@ -8,6 +8,7 @@ Every verb that judges asks here, so that none says fine of what another calls s
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
@@ -43,18 +44,21 @@ AGREEING_SERIES = 3
 SMALLEST_NIGHTS = 6
 #: What is said of a node that did not pass its last acceptance, where nothing else is told of it.
 NOT_ACCEPTED = {Verdict.FAILED: "failed acceptance", Verdict.DEGRADED: "degraded at acceptance"}
+#: What a node shares with others that are as slow.
+_SHARED = {"night": "cluster", "class": "class", "group": "uplink"}
 #: A single series may see the beginning of what is told so many days earlier than all jobs together do.
 DECLARED_DAYS = 3
 #: Fewer jobs than this decide nothing against what many nights say.
 JOBS_MIN = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterCause:
     """One thing of a cluster at fault: a cause of the judge (hpcq/judge/causes.py) with times and names of runs.
 
     ratio, low_ratio, high_ratio: 0.9 is 10 % worse than before; 0: nothing comes through. told_utc: None while it is
     suspected. role: client or server, of a node that is slow only as that end of its jobs. nearly_told: little is missing.
+    members: of a class, a group, and a way between two groups, the nodes of each of `names`.
     """
 
     cluster: str
@@ -72,6 +76,7 @@ class ClusterCause:
     reason: str
     role: str | None = None
     nearly_told: bool = False
+    members: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_told(self) -> bool:
@@ -95,19 +100,44 @@ class ClusterCause:
         return f"{self.state}: {self.name}: {self.reason}, since {self.since_utc[:16].replace('T', ' ')} UTC"
 
     def concerns(self, client: str, server: str) -> bool:
-        """Whether it can make a test of this pair worse. What is no node or link can for all of them."""
+        """Whether it can make a test of this pair worse: of a class what is inside it, of a group what leaves it."""
         if self.thing == Thing.PAIR:
             return self.names == (client, server)
         if self.thing == Thing.LINK:
             return set(self.names) == {client, server}
         if self.role is not None:
             return self.names[0] == (client if self.role == Role.CLIENT else server)
-        return self.thing != Thing.NODE or self.names[0] in {client, server}
+        if self.thing == Thing.NODE:
+            return self.names[0] in {client, server}
+        ends = [{place for place, nodes in enumerate(self._members) if one in nodes} for one in (client, server)]
+        if self.thing == Thing.CLASS:
+            return bool(ends[0]) and (bool(ends[1]) or not server)
+        if self.thing == Thing.GROUP:
+            return bool(ends[0]) != bool(ends[1]) and bool(server)
+        return self.thing == Thing.NIGHT or ends[0] | ends[1] == {0, 1}
+
+    def holds(self, node: str) -> bool:
+        """Whether a node is slow together with others: all nodes of its cluster, of its class, or behind its uplink."""
+        many = self.thing in {Thing.CLASS, Thing.GROUP} and any(node in nodes for nodes in self._members)
+        return self.thing == Thing.NIGHT or many
+
+    def names_node(self, node: str) -> bool:
+        """Whether it is the node's, or a link of it, or a way between two groups of which the node is in one."""
+        ends = {Thing.NODE, Thing.LINK, Thing.PAIR}
+        return node in self.names if self.thing in ends else any(node in nodes for nodes in self._members)
+
+    @cached_property
+    def _members(self) -> tuple[frozenset[str], ...]:
+        return tuple(frozenset(nodes) for nodes in self.members)
 
     def touches(self, row: PairTest) -> bool:
         """Whether it makes this test worse: one of its pairs, in a kernel where it shows."""
-        kernels = {one.partition(" ")[0] for one in self.tests}
-        return row.cluster == self.cluster and row.kernel in kernels and self.concerns(row.client, row.server)
+        return row.cluster == self.cluster and row.kernel in self.kernels and self.concerns(row.client, row.server)
+
+    @cached_property
+    def kernels(self) -> frozenset[str]:
+        """The kernels of its tests."""
+        return frozenset(one.partition(" ")[0] for one in self.tests)
 
     def to_json(self) -> dict[str, Any]:
         """All fields, by name."""
@@ -181,14 +211,15 @@ class Standing:
         """What was judged."""
         return None if self.values_of is None else self.values_of()
 
-    def says_of(self, client: str, server: str) -> str:
-        """The worst state of a cause that touches a pair: told, suspected, or fine where there is none.
+    def says_of(self, client: str, server: str, kernel: str | None = None) -> str:
+        """The worst state of a cause that touches a pair, in this kernel or in any: told, suspected, or fine where none does.
 
         What failed its last acceptance is as good as told.
         """
         if any(one.concerns(client, server) for one in self.unfit):
             return str(State.TOLD)
-        states = {one.state for one in self.causes if one.concerns(client, server)}
+        its = [one for one in self.causes if kernel is None or kernel in one.kernels]
+        states = {one.state for one in its if one.concerns(client, server)}
         return str(next((one for one in (State.TOLD, State.SUSPECTED) if one in states), State.FINE))
 
     def doubts(self, client: str, server: str) -> bool:
@@ -196,7 +227,10 @@ class Standing:
         return any(one.is_doubt and one.concerns(client, server) for one in self.causes)
 
     def of_node(self, node: str) -> tuple[str, ClusterCause | None]:
-        """A word on one node: told, suspected, fine, or why neither can be said; and the cause, if there is one."""
+        """A word on one node: told, suspected, fine, or why neither can be said; and the cause, if there is one.
+
+        `told with its cluster`, class or uplink: nothing is said of the node alone, but it is as slow as they are.
+        """
         its = [one for one in self.causes if one.thing == Thing.NODE and one.names[0] == node]
         its.sort(key=lambda cause: not cause.is_told)
         bad = next((one for one in self.unfit if one.kind is Subject.NODE and one.name == node), None)
@@ -204,6 +238,9 @@ class Standing:
             return NOT_ACCEPTED[bad.verdict], None
         for one in its:
             return one.state, one
+        shared = [one for one in self.causes if one.holds(node) and (one.is_told or one.is_doubt)]
+        for one in sorted(shared, key=lambda cause: not cause.is_told):
+            return f"{one.state} with its {_SHARED[one.thing]}", one
         covered = self._coverage_of_nodes.get((node,))
         if covered is None:
             return str(Judged.NOT_MEASURED), None
@@ -319,7 +356,11 @@ def _steps(numbers: Iterable[int]) -> list[int]:
 
 
 def _with_tuples(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return {name: _tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+def _tuple(value: list[Any]) -> tuple[Any, ...]:
+    return tuple(_tuple(one) if isinstance(one, list) else one for one in value)
 
 
 def second_measurements(database: Connection, cluster: str, run: str, jobs_at_most: int | None) -> tuple[Retest, ...]:
@@ -426,7 +467,8 @@ def _standing(  # noqa: PLR0917 - a site after some of its nights
     utc, names = [_utc(night.utc_s) for night in nights], [night.name for night in nights]
     judgement = watched.judgement(first)
     looks = _second_looks(database, cluster, watched)
-    causes = tuple(_cause(cluster, one, utc, names, looks) for one in judgement.causes if one.state is not State.ENDED)
+    open_ones = [one for one in judgement.causes if one.state is not State.ENDED]
+    causes = tuple(_cause(cluster, one, (utc, names), looks, watched.values) for one in open_ones)
     enough = watched.levels[Thing.NODE].nights >= ENOUGH_NIGHTS  # nodes x tests
     judged = enough[seen.client, seen.test] & (enough[seen.server, seen.test] | (seen.server == NOBODY))
     own = judged & (seen.night_count >= ENOUGH_NIGHTS)
@@ -691,13 +733,13 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
         if (its := by_cluster.get(one.row.cluster)) is not None and _failed_once(one, its):
             noise.add(id(one))
             unclear.add(one.row.series_id)
-    said: dict[tuple[str, str, str], tuple[bool, bool]] = {}  # of each pair, which has many tests: in doubt, fine
+    said: dict[tuple[str, ...], tuple[bool, bool]] = {}  # of each pair, which has many tests: in doubt, fine
     for row in rows:
-        standing, pair = by_cluster.get(row.cluster), (row.cluster, row.client, row.server)
+        standing, pair = by_cluster.get(row.cluster), (row.cluster, row.client, row.server, row.kernel)
         if standing is None:
             continue
         if pair not in said:
-            is_fine = standing.says_of(row.client, row.server) == State.FINE
+            is_fine = standing.says_of(row.client, row.server, row.kernel) == State.FINE
             said[pair] = standing.doubts(row.client, row.server), is_fine
         in_doubt, is_fine = said[pair]
         if in_doubt and row.series_id in judged.judged_ids:
@@ -761,21 +803,27 @@ def unexplained(blocks: Iterable[Block], causes: Collection[ClusterCause]) -> li
     return kept
 
 
+#: What a verdict is about where the judge tells of it; the way between two groups is no thing of a ledger.
+_SUBJECTS = {"night": Subject.CLUSTER, "group": Subject.GROUP, "node": Subject.NODE, "link": Subject.LINK, "pair": Subject.LINK}
+
+
 def with_told(records: Iterable[VerdictRecord], found: Iterable[Standing]) -> list[VerdictRecord]:
-    """Verdicts of a ledger, and of nodes that the judge tells of: these are degraded, unless the ledger says that or worse."""
-    kept = {(one.cluster, one.kind.value, one.name): one for one in records}
+    """Verdicts of a ledger, and of what the judge tells of: this is degraded, unless the ledger says that or worse."""
+    kept = {(one.cluster, one.kind, one.name): one for one in records}
     for standing in found:
         for cause in standing.causes:
-            key = (cause.cluster, str(cause.thing), " - ".join(cause.names))
-            known = kept.get(key)
-            bad = known is not None and known.verdict in {Verdict.DEGRADED, Verdict.FAILED}
-            if cause.is_told and cause.thing == Thing.NODE and not bad:
-                kept[key] = VerdictRecord(
-                    Subject.NODE,
-                    cause.names[0],
+            subject = _SUBJECTS.get(cause.thing)
+            if subject is None or not cause.is_told:
+                continue
+            name = " - ".join(sorted(cause.names)) or cause.cluster
+            known = kept.get((cause.cluster, subject, name))
+            if known is None or known.verdict not in {Verdict.DEGRADED, Verdict.FAILED}:
+                kept[cause.cluster, subject, name] = VerdictRecord(
+                    subject,
+                    name,
                     Verdict.DEGRADED,
                     cause.words,
-                    cause.names,
+                    cause.members[0] if cause.members else cause.names,
                     cause.ratio,
                     cluster=cause.cluster,
                     decided_utc=cause.told_utc or cause.since_utc,
@@ -796,12 +844,18 @@ def bounds_of(database: Connection, since: str) -> tuple[str, str | None]:
     return moment(database, since) if meant.from_utc is not None else "", meant.until_utc if ".." in since else None
 
 
-def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str], looks: Collection[SecondLook]) -> ClusterCause:
+def _cause(
+    cluster: str, one: Cause, nights: tuple[list[str], list[str]], looks: Collection[SecondLook], values: Values
+) -> ClusterCause:
+    """nights: when each began, and the name of its run."""
+    utc, runs = nights
     reason = one.reason
     thing = Thing.LINK if one.thing is Thing.PAIR else one.thing
     for look in looks if one.told is not None else ():
         if (look.thing, set(look.names), look.run) == (thing, set(one.names), runs[one.told or 0]):
             reason = reason.replace("confirmed the same night", look.words)
+    if shown := _shown_tests(one.tests, [test.name for test in values.tests]):
+        reason = f"{shown}: {reason}"
     return ClusterCause(
         cluster,
         one.thing.value,
@@ -818,7 +872,48 @@ def _cause(cluster: str, one: Cause, utc: list[str], runs: list[str], looks: Col
         reason,
         None if one.role is None else one.role.value,
         one.nearly_told,
+        _members(one, values),
     )
+
+
+def _members(one: Cause, values: Values) -> tuple[tuple[str, ...], ...]:
+    """Of a class, a group or the way between two groups: its nodes, and those of the other end."""
+    if one.thing not in {Thing.CLASS, Thing.GROUP, Thing.BETWEEN}:
+        return ()
+    its, names = (values.node_class, values.classes) if one.thing is Thing.CLASS else (values.node_group, values.groups)
+    places = [names.index(name) if name in names else int(name) for name in one.names]
+    return tuple(tuple(node for node, of in zip(values.nodes, its.tolist(), strict=True) if of == place) for place in places)
+
+
+_TESTS_SHOWN = 3
+
+
+def _shown_tests(tests: Collection[str], every: Collection[str]) -> str:
+    """`udp_pingpong`, `tcp_stream message_bytes=64`: the tests in which a cause shows; empty where all of them do."""
+    if set(every) <= set(tests):
+        return ""
+    kernel_of = {name: name.partition(" ")[0] for name in every}
+    whole = {kernel for kernel in kernel_of.values() if all(name in tests for name in every if kernel_of[name] == kernel)}
+    shown = [kernel_of[name] if kernel_of[name] in whole else _told_apart(name, every) for name in tests]
+    shown = list(dict.fromkeys(shown))
+    more = f" and {len(shown) - _TESTS_SHOWN} more tests" if len(shown) > _TESTS_SHOWN else ""
+    return ", ".join(shown[:_TESTS_SHOWN]) + more
+
+
+def _told_apart(name: str, every: Iterable[str]) -> str:
+    """A test with what it does not share with all others of its kernel: parameters, and words like network and toolchain."""
+    kernel, parameters, words = _parts(name)
+    others = [_parts(one) for one in every if one != name and _parts(one)[0] == kernel]
+    own = [f"{key}={value}" for key, value in parameters.items() if any(its.get(key) != value for _, its, _ in others)]
+    own += [word for word in words if any(word not in theirs for _, _, theirs in others)]
+    return " ".join([kernel, *own])
+
+
+def _parts(name: str) -> tuple[str, dict[str, Any], list[str]]:
+    """Kernel, parameters and the other words of a test's name: `tcp_stream {"message_bytes":64} eth0 throughput_bps`."""
+    kernel, _, rest = name.partition(" ")
+    parameters, end = json.JSONDecoder().raw_decode(rest)
+    return kernel, dict(parameters), rest[end:].split()
 
 
 def _utc(seconds: float) -> str:

@@ -199,7 +199,7 @@ def _list_nodes(  # noqa: PLR0917 - the options of the list
         below = below_gates(failed_gates(connection, *bounds_of(connection, since)), connection)
     for row in rows:
         word, cause = where[row["cluster"]].of_node(row["node"]) if row["cluster"] in where else ("not measured", None)
-        word = BELOW_GATE if word != "told" and (row["cluster"], row["node"]) in below else word
+        word = BELOW_GATE if not word.startswith("told") and (row["cluster"], row["node"]) in below else word
         row |= {"judged": word, "judged_ratio": None if cause is None else cause.ratio}
     found = [one for one in rows if before is None or (one["last_measured_utc"] or "") < before]
     found.sort(key=_order(sort))
@@ -227,7 +227,7 @@ def _verdicts(database: Path, cluster: str | None, node: str | None, *, each: bo
         now = last_verdicts(connection, cluster, node) if each else rows
         if judging and rows:
             now = with_told(now, standings(connection, {one.cluster for one in now}, "90d"))
-            now = [one for one in now if node is None or node in one.nodes or one.name == node]
+            now = [one for one in now if node is None or one.kind is Thing.CLUSTER or node in {*one.nodes, one.name}]
             rows = rows if each else now
     print_rows(rows, _VERDICTS, as_json=as_json, empty="no verdict: hpcq accept gives them")
     counted = [one for one in now if node is None or one.kind is not Thing.COLLECTIVE]
@@ -257,7 +257,7 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
 
         together = list(of_sets(connection, replace(selection, cluster=story.cluster, node=story.node), since))
     found = next(iter(standings(connection, [story.cluster], since)), None)
-    touching = [] if found is None else [one for one in found.causes if one.thing == "night" or story.node in one.names]
+    touching = [] if found is None else [one for one in found.causes if one.holds(story.node) or one.names_node(story.node)]
     failed = [
         one
         for one in failed_gates(connection, *bounds_of(connection, since))

@@ -126,6 +126,44 @@ def test_a_node_that_is_slow_when_it_sends_is_told_as_that_by_every_verb(importi
     assert [standing.says_of("n0003", "n0004"), standing.says_of("n0004", "n0003")] == ["told", "fine"]
 
 
+@pytest.mark.heavy
+@pytest.mark.promise("What is told of an uplink degrades the pairs that cross it, in the test that shows it, and no others.")
+def test_an_uplink_degrades_what_crosses_it_and_nothing_else(importing: Importing, tmp_path: Path) -> None:
+    values = draw(Site(64, 60, "gauss1", "fixed", fault=Fault("leaf", 0.15, 40, 2)), seed=5)
+    latencies = rows_of(draw(Site(64, 60, "gauss1", "fixed"), seed=5), latencies=True)
+    importing.bring([*rows_of(values), *latencies])
+    leaves = tmp_path / "leaves.csv"
+    leaf = dict(zip(values.nodes, values.node_group.tolist(), strict=True))
+    leaves.write_text("node,group\n" + "".join(f"{node},leaf{group}\n" for node, group in leaf.items()))
+    importing.words("db", "groups", str(leaves), "--cluster", "alpha")
+    said = json.loads(importing.words("regressions", "--since", "2026-03-20", "--json", expect=3))
+    [cause] = said["causes"]
+    assert (cause["thing"], cause["names"]) == ("group", ["leaf2"])
+    assert cause["members"] == [[node for node in values.nodes if leaf[node] == 2]]
+    assert cause["reason"].startswith("site_bw: 15.")
+    pairs = {(values.nodes[a], values.nodes[b]) for a, b in zip(values.client, values.server, strict=True)}
+    crossing = {pair for pair in pairs if (leaf[pair[0]] == 2) != (leaf[pair[1]] == 2)}
+    assert 0 < len(crossing) < len(pairs)
+    counts = said["judged"]
+    assert (counts["degraded_count"], counts["pass_count"]) == (len(crossing), 2 * len(pairs) - len(crossing))
+    nodes = json.loads(importing.words("nodes", "--since", "2026-03-20", "--json"))
+    assert {row["node"]: row["judged"] for row in nodes} == {
+        node: "told with its uplink" if leaf[node] == 2 else "fine" for node in values.nodes
+    }
+    inside = next(node for node in values.nodes if leaf[node] == 2)
+    assert "told: uplink of alpha/leaf2: site_bw: 15." in importing.words("nodes", inside, "--since", "2026-03-20")
+
+
+@pytest.mark.promise("No node is called fine while its whole cluster is told to be slow, nor is the cluster in its verdicts.")
+def test_no_node_is_fine_while_its_cluster_is_told(importing: Importing) -> None:
+    importing.bring(rows_of(draw(Site(16, 41, "gauss1", "fixed", fault=Fault("cluster", 0.3, 40)), seed=3)))
+    nodes = json.loads(importing.words("nodes", "--since", "2026-03-20", "--json"))
+    assert {row["judged"] for row in nodes} == {"told with its cluster"}
+    accept(importing, VerdictRecord(Subject.NODE, "n0003", Verdict.PASS, "as expected", ("n0003",), 1.0))
+    verdicts = json.loads(importing.words("nodes", "--verdicts", "--exit-code", "--json", expect=3))
+    assert ("cluster", "degraded") in {(row["kind"], row["verdict"]) for row in verdicts}
+
+
 @pytest.mark.parametrize(
     ("thing", "names", "touched"),
     [
