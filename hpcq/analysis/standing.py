@@ -101,20 +101,21 @@ class ClusterCause:
 
     def concerns(self, client: str, server: str) -> bool:
         """Whether it can make a test of this pair worse: of a class what is inside it, of a group what leaves it."""
-        if self.thing == Thing.PAIR:
-            return self.names == (client, server)
-        if self.thing == Thing.LINK:
-            return set(self.names) == {client, server}
+        if self.thing in {Thing.CLASS, Thing.GROUP, Thing.BETWEEN}:
+            return self._connects(client, server)
+        if self.thing in {Thing.PAIR, Thing.LINK}:
+            return self.names == (client, server) or (self.thing == Thing.LINK and self.names == (server, client))
         if self.role is not None:
             return self.names[0] == (client if self.role == Role.CLIENT else server)
-        if self.thing == Thing.NODE:
-            return self.names[0] in {client, server}
+        return self.thing == Thing.NIGHT or self.names[0] in {client, server}
+
+    def _connects(self, client: str, server: str) -> bool:
         ends = [{place for place, nodes in enumerate(self._members) if one in nodes} for one in (client, server)]
         if self.thing == Thing.CLASS:
             return bool(ends[0]) and (bool(ends[1]) or not server)
         if self.thing == Thing.GROUP:
             return bool(ends[0]) != bool(ends[1]) and bool(server)
-        return self.thing == Thing.NIGHT or ends[0] | ends[1] == {0, 1}
+        return ends[0] | ends[1] == {0, 1}
 
     def holds(self, node: str) -> bool:
         """Whether a node is slow together with others: all nodes of its cluster, of its class, or behind its uplink."""
