@@ -135,10 +135,7 @@ def contradictions(verbs: Verbs) -> list[str]:  # noqa: C901 - one question afte
     mailed = {(one["kind"], one["name"]) for one in changed if one["kind"] != "campaign" and one["reason"].startswith("told:")}
     if {("cluster", "alpha") if one[0] == "night" else (one[0], " - ".join(one[1:])) for one in causes} != mailed:
         found.append(f"regressions tells {causes}, notify {mailed}")
-    behind = set(
-        itertools.chain(*(itertools.chain(*one["members"]) for one in regressions["causes"] if one["state"] == "told"))
-    )
-    for node in words if not behind else sorted(words)[:: len(words) // 8]:
+    for node in sorted(words)[:: 8 if behind["group"] else 1]:
         story = " ".join(verbs.said("nodes", node, "--since", "2026-03-20")[1]["judged"])
         if ("told:" in story) != any(one[0] == "night" or node in {*one[1:], *behind["group"]} for one in causes):
             found.append(f"regressions tells {causes}, nodes {node} says {story}")
