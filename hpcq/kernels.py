@@ -303,7 +303,8 @@ class Relation:
         if self.kind == "multiple":
             return f"a multiple of {self.factor}" if number % self.factor else None
         if self.kind == "at_least":
-            return f"0, or {_plain(other * self.factor)} and more ({self.other})" if 0 < number < other * self.factor else None
+            least, because = (other * self.factor, f" ({self.other})") if self.other else (float(self.factor), "")
+            return f"0, or {_plain(least)} and more{because}" if 0 < number < least else None
         last = float(parameters[self.last]) if self.last else 0.0
         most = {
             "at_most": other,

@@ -77,6 +77,7 @@ RELATED = [
         "source_port_last_no",
         "9: must be 0, or 10 and more (source_port_first_no)",
     ),
+    ("tcp_stream", {"mss_bytes": 87}, "mss_bytes", "87: must be 0, or 88 and more"),
     (
         "tcp_pingpong",
         {"source_port_first_no": 10, "source_port_last_no": 12, "flow_count": 4},

@@ -14,7 +14,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,10 @@ class Pair:
             return ended(["ip", "netns", "exec", namespace_of("client"), str(program), kernel, *place, *words, *given])
 
     @contextlib.contextmanager
-    def serving(self, program: Path, *, six: bool = False) -> Iterator[list[str]]:
-        """A server; gives the words by which a client finds it."""
+    def serving(self, program: Path, *, six: bool = False, by: Sequence[str] = ()) -> Iterator[list[str]]:
+        """A server; gives the words by which a client finds it. by: words of a program that starts it."""
         address = (ADDRESSES_6 if six else ADDRESSES)["server"]
-        serve = ["ip", "netns", "exec", namespace_of("server"), str(program), "server", "--bind", address]
+        serve = ["ip", "netns", "exec", namespace_of("server"), *by, str(program), "server", "--bind", address]
         words = [*serve, "--secret-file", str(self.secret)]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
             try:

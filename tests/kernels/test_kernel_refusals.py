@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from hpcq.kernels import own_kernel
 from tests.definition.test_campaign_tests import RELATED
-from tests.kernels.kernel_programs import INSTANT, SOURCES, Programs, Server
+from tests.kernels.kernel_namespaces import inside, joined, namespace_of
+from tests.kernels.kernel_programs import INSTANT, SOURCES, Programs, Server, ended
 from tools import kernel_reference
 
 
@@ -56,12 +58,11 @@ def test_unknown_words_name_the_valid_ones(server: Server, programs: Programs) -
 
 
 def test_what_cannot_be_set_is_an_error_that_names_it(server: Server) -> None:
-    done = server.run("tcp_stream", client_cpu_index=8191, **INSTANT)
-    assert done.rc == 4
-    assert "client_cpu_index: pin to CPU 8191" in done.err
-    done = server.run("tcp_stream", server_cpu_index=8191, **INSTANT)
-    assert done.rc == 3
-    assert "server_cpu_index: pin to CPU 8191" in done.err
+    for end, rc in (("client", 2), ("server", 3)):
+        done = server.run("tcp_stream", **{**INSTANT, f"{end}_cpu_index": 8191})
+        assert done.rc == rc
+        assert f"{end}_cpu_index: found 8191: allowed on this {end}: -1, or one of the CPUs " in done.err
+        assert "hint: `taskset" in done.err
     done = server.run("tcp_stream", congestion_control="no_such", **INSTANT)
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     assert done.rc in (2, 3)  # whichever end says it first
@@ -117,3 +118,64 @@ def test_the_page_has_every_option_and_metric() -> None:
     page = kernel_reference.PAGE.read_text()
     assert kernel_reference.with_reference(page) == page, "run python -m tools.kernel_reference"
     assert "| `round_trip_p999_ns` | lower |" in page
+
+
+def named(said: str) -> bool:
+    """Whether an error says what was found, what is allowed, and gives a hint."""
+    return bool(re.search(r": found \S.*: allowed\b.*: \S", said)) and "\n\nhint: " in said
+
+
+@pytest.mark.promise("What a system refuses of an option is said with what was found, what is allowed, and a hint.")
+def test_what_the_system_refuses_is_said_with_what_it_takes(programs: Programs, tmp_path: Path) -> None:
+    """Both ends without a right, as most are on a cluster."""
+    powerless = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+    with joined(tmp_path) as pair:
+        inside("client", "ip", "link", "add", "apart", "type", "veth", "peer", "name", "far")
+        controls = {
+            which: inside("server", "cat", f"/proc/sys/net/ipv4/tcp_{which}_congestion_control").split()
+            for which in ("available", "allowed")
+        }
+        kept = next((one for one in controls["available"] if one not in controls["allowed"]), "no_such")
+        with pair.serving(programs.net, by=powerless) as place:
+
+            def said(kernel: str, **options: object) -> str:
+                given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+                command = [*powerless, str(programs.net), kernel, *place, "--duration_s", "0.2", "--warmup_s", "0", *given]
+                done = ended(["ip", "netns", "exec", namespace_of("client"), *command])
+                assert done.rc in (2, 3), done.err
+                assert named(done.err), done.err
+                return done.err
+
+            assert "found port 5: allowed: 1024 and more" in said("tcp_stream", source_port_first_no=5)
+            assert "found port 5: allowed: 1024 and more" in said("udp_pingpong", source_port_first_no=5)
+            refused = said("tcp_stream", congestion_control=kept)
+            assert f"congestion_control: found {kept}: allowed on this server: system {controls['allowed'][0]}" in refused
+            for kernel in ("udp_stream", "udp_oneway", "udp_pingpong", "udp_dispersion"):
+                found = said(kernel, message_bytes=3000, do_not_fragment="true")
+                assert "message_bytes: found 3000: allowed on this client: 1472 at most" in found
+            found = said("udp_stream", message_bytes=3000, gso_segment_count=4)
+            assert "message_bytes: found 3000: allowed on this client: 1472 at most" in found
+            for kernel in ("tcp_stream", "udp_stream"):
+                assert "bind_device: found apart on the client, system on the server" in said(
+                    kernel, client_bind_device="apart"
+                )
+
+
+@pytest.mark.parametrize("kernel", ["tcp_stream", "tcp_connect"])
+def test_a_port_that_is_taken_is_named(server: Server, kernel: str) -> None:
+    done = server.run(kernel, source_port_first_no=server.port, **INSTANT)
+    assert (done.rc, f"found port {server.port}: allowed: a port that is not taken" in done.err) == (4, True), done.err
+    assert named(done.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--to", "127.0.0.1", "--bind", "::1"], "bind: found ::1: allowed: an address of IPv4, as the server's is"),
+        (["--to", "127.0.0.1", "--bind", "192.0.2.9"], "bind: found 192.0.2.9: allowed: an address of this node\n"),
+        (["--to", "no host", "--bind", "::1"], "to: found no host: allowed: an address, or a name that this node knows ("),
+    ],
+)
+def test_an_address_that_does_not_fit(programs: Programs, secret: Path, words: list[str], found: str) -> None:
+    done = ended([str(programs.net), "tcp_stream", *words, "--port", "4711", "--secret-file", str(secret)])
+    assert (done.rc, found in done.err) == (2, True), done.err

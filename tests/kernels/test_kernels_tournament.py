@@ -295,7 +295,7 @@ def test_a_kernel_that_cannot_run_is_a_line_and_the_rest_goes_on(programs: Progr
             playing.agent(node)
         assert playing.ended()[0] == 0
         line = playing.lines["j1"]
-        assert (line["rc"], line["result"]["valid"]) == (4, False)
+        assert (line["rc"], line["result"]["valid"]) == (2, False)
         assert "client_cpu_index" in line["result"]["error"]["message"]
 
 

@@ -51,7 +51,7 @@ static bool relation_holds(const struct option_table *table, const void *options
     case RELATION_AT_MOST:
         return value <= other;
     case RELATION_AT_LEAST:
-        return value <= 0 || value >= factor_of(relation) * other;
+        return value <= 0 || value >= factor_of(relation) * (relation->other ? other : 1);
     case RELATION_PRODUCT:
         return value * other <= relation->factor;
     case RELATION_MULTIPLE:
@@ -74,8 +74,9 @@ static void relation_allowed(const struct option_table *table, const void *optio
         text_print(out, "%.0f at most (%s)", other, relation->other);
         break;
     case RELATION_AT_LEAST:
-        text_print(out, "%.0f and more (%s", factor_of(relation) * other, relation->other);
-        text_print(out, relation->factor > 0 ? " times %.0f)" : ")", relation->factor);
+        text_print(out, "%.0f and more", factor_of(relation) * (relation->other ? other : 1));
+        if (relation->other)
+            text_print(out, relation->factor > 0 ? " (%s times %.0f)" : " (%s)", relation->other, relation->factor);
         break;
     case RELATION_PRODUCT:
         text_print(out, "%.0f at most with %s %.0f", floor(relation->factor / other), relation->other, other);
@@ -123,8 +124,11 @@ static void relation_words(const struct option_relation *relation, struct text *
         text_print(out, "%s at most", relation->other);
         break;
     case RELATION_AT_LEAST:
-        text_print(out, relation->factor > 0 ? "%s times %.0f and more, or 0" : "%s and more, or 0", relation->other,
-                   relation->factor);
+        if (!relation->other)
+            text_print(out, "%.0f and more, or 0", relation->factor);
+        else
+            text_print(out, relation->factor > 0 ? "%s times %.0f and more, or 0" : "%s and more, or 0",
+                       relation->other, relation->factor);
         break;
     case RELATION_PRODUCT:
         text_print(out, "its product with %s is %.0f at most", relation->other, relation->factor);

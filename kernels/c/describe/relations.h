@@ -10,7 +10,7 @@
 
 enum relation_kind {
     RELATION_AT_MOST,       /* `other` at most */
-    RELATION_AT_LEAST,      /* factor (0: 1) times `other` and more; 0 always */
+    RELATION_AT_LEAST,      /* factor (0: 1) times `other` (NULL: 1) and more; 0 always */
     RELATION_PRODUCT,       /* its product with `other` is factor at most */
     RELATION_MULTIPLE,      /* a multiple of factor */
     RELATION_ONE_OF,        /* one of `words` */

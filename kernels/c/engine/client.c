@@ -27,15 +27,12 @@ static bool client_source(struct run *run, const struct client_place *place, int
     if (place->bind_to) {
         if (!address_parse(place->bind_to, family, &from, &run->failure))
             return false;
-        if (bind(descriptor, (const struct sockaddr *)&from.storage, from.length) == 0)
-            return true;
-        if (errno != EADDRNOTAVAIL)
-            return fail_system(&run->failure, "bind to %s", place->bind_to);
-        fail_hint(&run->failure, "`ip address show` lists the addresses of this node");
-        return fail(&run->failure, EXIT_USAGE, "bind: found %s: allowed: an address of this node", place->bind_to);
+    } else if (!place->interface) {
+        return true;
+    } else if (!address_of_interface(place->interface, family, &from, &run->failure)) {
+        return false;
     }
-    return !place->interface || (address_of_interface(place->interface, family, &from, &run->failure) &&
-                                 socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure));
+    return socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure);
 }
 
 struct reaching {

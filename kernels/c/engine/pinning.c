@@ -112,6 +112,47 @@ static bool node_memory(struct run *run, int64_t index)
     return true;
 }
 
+/* Those that the process might use before it was pinned. The caller frees. */
+static cpu_set_t *cpus_allowed(const struct run *run, size_t bytes)
+{
+    cpu_set_t *allowed = memory_new(1, bytes);
+    if (run->cpus_before)
+        memcpy(allowed, run->cpus_before, bytes);
+    else
+        sched_getaffinity(0, bytes, allowed);
+    return allowed;
+}
+
+/* As sysfs writes it. */
+static void cpus_write(const cpu_set_t *set, size_t bytes, char *out, size_t out_bytes)
+{
+    size_t length = 0;
+    for (size_t first = 0; first < CPUS_MAX && length < out_bytes; first++) {
+        size_t last = first;
+        if (!CPU_ISSET_S(first, bytes, set))
+            continue;
+        while (last + 1 < CPUS_MAX && CPU_ISSET_S(last + 1, bytes, set))
+            last++;
+        length += (size_t)snprintf(out + length, out_bytes - length, first == last ? "%s%zu" : "%s%zu-%zu",
+                                   length ? "," : "", first, last);
+        first = last;
+    }
+}
+
+/* What the system does not let this process run on, and what it does. */
+static bool pin_refused(struct run *run, const char *what, int64_t index)
+{
+    const char *reason = fail_errno_name(errno);
+    char known[256] = "";
+    cpu_set_t *set = cpus_allowed(run, CPU_ALLOC_SIZE(CPUS_MAX));
+    cpus_write(set, CPU_ALLOC_SIZE(CPUS_MAX), known, sizeof known);
+    free(set);
+    fail_hint(&run->failure, "`taskset -cp $$` shows what a process may use, which a scheduler may have narrowed");
+    return fail(&run->failure, EXIT_USAGE, "%s_%s: found %lld: allowed on this %s: -1, or %s of the CPUs %s (%s)",
+                end_of(run), what, (long long)index, end_of(run), strcmp(what, "cpu_index") ? "a node with one" : "one",
+                known, reason);
+}
+
 static bool pin_to(struct run *run, int64_t cpu, int64_t node, cpu_set_t *set, size_t bytes)
 {
     CPU_ZERO_S(bytes, set);
@@ -123,8 +164,7 @@ static bool pin_to(struct run *run, int64_t cpu, int64_t node, cpu_set_t *set, s
     }
     if (!sched_setaffinity(0, bytes, set))
         return true;
-    return cpu >= 0 ? fail_system(&run->failure, "%s_cpu_index: pin to CPU %lld", end_of(run), (long long)cpu)
-                    : fail_system(&run->failure, "%s_numa_index: pin to node %lld", end_of(run), (long long)node);
+    return pin_refused(run, cpu >= 0 ? "cpu_index" : "numa_index", cpu >= 0 ? cpu : node);
 }
 
 bool run_pin(struct run *run)
@@ -170,17 +210,6 @@ static size_t cpus_from(const cpu_set_t *set, size_t bytes, int64_t first, int c
         if (CPU_ISSET_S((begin + i) % CPUS_MAX, bytes, set))
             cpus[count++] = (int)((begin + i) % CPUS_MAX);
     return count;
-}
-
-/* Those that the process might use before it was pinned. The caller frees. */
-static cpu_set_t *cpus_allowed(const struct run *run, size_t bytes)
-{
-    cpu_set_t *allowed = memory_new(1, bytes);
-    if (run->cpus_before)
-        memcpy(allowed, run->cpus_before, bytes);
-    else
-        sched_getaffinity(0, bytes, allowed);
-    return allowed;
 }
 
 size_t run_cpus_listed(const struct run *run, const char *list, int cpus[RUN_CPUS_MAX])

@@ -155,13 +155,14 @@ static bool udp_client_sockets(struct run *run, const struct socket_settings *se
             !sockets_bind_source(run, settings, *descriptor, &port))
             return false;
         if (connect(*descriptor, (struct sockaddr *)&to.storage, to.length))
-            return fail_system(&run->failure, "connect to the server's port");
+            return connect_refused(&to, errno, &run->failure) || socket_unreached(run, settings);
     }
     return true;
 }
 
 /* The client says its token until the server answers: any one of these may be lost. */
-static bool udp_join(struct run *run, const struct flows *flows, int answered_on, uint64_t deadline_ns)
+static bool udp_join(struct run *run, const struct socket_settings *settings, const struct flows *flows,
+                     int answered_on, uint64_t deadline_ns)
 {
     uint8_t datagram[SOCKETS_JOIN_BYTES] = {JOIN_PHASE};
     control_token(&run->control, datagram + 3);
@@ -179,7 +180,10 @@ static bool udp_join(struct run *run, const struct flows *flows, int answered_on
         if (signals_stop())
             return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
     }
-    return fail(&run->failure, EXIT_PEER, "timed out: the server saw no datagram of ours");
+    fail_hint(&run->failure,
+              "on the way something drops them: a firewall (`server --ports` names the ports it must let through)");
+    return fail(&run->failure, EXIT_PEER, "timed out: the server saw no datagram of ours") ||
+           socket_unreached(run, settings);
 }
 
 /* The MTU of the path to the peer, as this host knows it; 0: unknown. */
@@ -191,6 +195,24 @@ static int path_mtu(const struct run *run, int descriptor)
     return getsockopt(descriptor, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_MTU_OPTION : IP_MTU_OPTION, &mtu, &length)
                ? 0
                : mtu;
+}
+
+bool datagram_refused(struct run *run, int descriptor, const char *option, size_t bytes)
+{
+    int error = errno, mtu = path_mtu(run, descriptor);
+    int heads = run->peer.storage.ss_family == AF_INET6 ? IPV6_HEADS_BYTES : IPV4_HEADS_BYTES;
+    const char *end = run->is_server ? "server" : "client";
+    if ((error == EMSGSIZE || error == EINVAL) && mtu > heads && bytes > (size_t)(mtu - heads)) {
+        fail_hint(&run->failure,
+                  "with do_not_fragment, gso_segment_count and udp_dispersion no datagram goes in fragments");
+        return fail(&run->failure, EXIT_USAGE,
+                    "%s: found %zu: allowed on this %s: %d at most, which the path's MTU of %d has room for (%s)",
+                    option, bytes, end, mtu - heads, mtu, fail_errno_name(error));
+    }
+    if (error == EPERM)
+        fail_hint(&run->failure, "a firewall of this %s forbids it: `nft list ruleset` shows its rules", end);
+    errno = error;
+    return fail_system(&run->failure, "send of %zu bytes", bytes);
 }
 
 static void warn_fragments(struct run *run, int descriptor, size_t datagram_bytes)
@@ -207,9 +229,10 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
                       struct flows *flows, size_t count)
 {
     uint64_t deadline = run_state(run, "open", 10);
-    if (!sockets_files(run, count) || !(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
-                                                       : udp_client_sockets(run, settings, flows, count) &&
-                                                             udp_join(run, flows, run->control.descriptor, deadline)))
+    if (!sockets_files(run, count) ||
+        !(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
+                         : udp_client_sockets(run, settings, flows, count) &&
+                               udp_join(run, settings, flows, run->control.descriptor, deadline)))
         return false;
     warn_fragments(run, flows->list[0].descriptor, datagram_bytes);
     for (size_t i = 0; i < count; i++)
@@ -223,7 +246,7 @@ bool sockets_udp_beside(struct run *run, const struct socket_settings *settings,
     uint64_t deadline = run_state(run, "open", 10);
     return run->is_server ? udp_meet(run, settings, listener, flows, 1, deadline)
                           : udp_client_sockets(run, settings, flows, 1) &&
-                                udp_join(run, flows, flows->list[0].descriptor, deadline);
+                                udp_join(run, settings, flows, flows->list[0].descriptor, deadline);
 }
 
 bool datagrams_settled(const struct run *run, struct settling *settling, uint64_t here_count, double settle_s)

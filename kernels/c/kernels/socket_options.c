@@ -50,9 +50,12 @@ static const char *row_text(const struct socket_row *row, const struct socket_se
     return (const char *)settings + row->offset;
 }
 
-static void known_controls(char *known, size_t bytes)
+/* which: available, or allowed to those who are not root. */
+static void known_controls(const char *which, char *known, size_t bytes)
 {
-    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "r");
+    char path[64];
+    snprintf(path, sizeof path, "/proc/sys/net/ipv4/tcp_%s_congestion_control", which);
+    FILE *file = fopen(path, "r");
     if (!file || !fgets(known, (int)bytes, file))
         snprintf(known, bytes, "what the kernel has loaded");
     if (file)
@@ -80,6 +83,29 @@ static const char *own_text(const struct run *run, const struct socket_row *row,
     return is_own ? own : row_text(row, settings);
 }
 
+/* What this end's system does not take (errno), and why where it is known. */
+static bool row_refused(struct run *run, const char *name, const char *found, bool mptcp)
+{
+    int error = errno;
+    const char *end = run->is_server ? "server" : "client";
+    if (mptcp && (error == EOPNOTSUPP || error == ENOPROTOOPT))
+        fail_hint(&run->failure, "this system's Multipath TCP has no %s: leave it out, or mptcp", name);
+    else if (error == EPERM || error == EACCES)
+        fail_hint(&run->failure, "this needs a right that the %s's process lacks (CAP_NET_ADMIN or CAP_NET_RAW)", end);
+    return fail(&run->failure, EXIT_USAGE,
+                "%s: found %s: allowed on this %s: what its system takes, which says: %s (%s)", name, found, end,
+                strerror(error), fail_errno_name(error));
+}
+
+static bool row_number_refused(struct run *run, const struct socket_row *row, int64_t asked, bool mptcp)
+{
+    char found[24];
+    int error = errno;
+    snprintf(found, sizeof found, "%lld", (long long)asked);
+    errno = error;
+    return row_refused(run, row->name, found, mptcp);
+}
+
 static bool set_text(struct run *run, int descriptor, const struct socket_row *row,
                      const struct socket_settings *settings)
 {
@@ -88,22 +114,24 @@ static bool set_text(struct run *run, int descriptor, const struct socket_row *r
     const char *end = run->is_server ? "server" : "client";
     if (!strcmp(text, "system") || !setsockopt(descriptor, row->level, row->option, text, (socklen_t)strlen(text)))
         return true;
-    if (errno != ENOENT && errno != ENODEV)
-        return fail_system(&run->failure, "%s: %s on this %s", name, text, end);
-    if (errno == ENODEV) {
+    if (row->option == TCP_CONGESTION && row->level == IPPROTO_TCP && errno == EPERM) {
+        known_controls("allowed", known, sizeof known);
+        fail_hint(&run->failure, "an administrator allows more with net.ipv4.tcp_allowed_congestion_control");
+    } else if (errno == ENODEV) {
         known_devices(known, sizeof known);
-    } else {
-        known_controls(known, sizeof known);
+    } else if (errno == ENOENT) {
+        known_controls("available", known, sizeof known);
         fail_hint(&run->failure, "an administrator loads one with `modprobe tcp_%s`", text);
+    } else {
+        return row_refused(run, name, text, settings->mptcp);
     }
     return fail(&run->failure, EXIT_USAGE, "%s: found %s: allowed on this %s: system %s", name, text, end, known);
 }
 
-static bool set_rate(struct run *run, int descriptor, const struct socket_row *row, int64_t asked)
+static bool set_rate(int descriptor, const struct socket_row *row, int64_t asked)
 {
     uint64_t bytes_per_s = (uint64_t)(asked + 7) / 8;
-    return !setsockopt(descriptor, row->level, row->option, &bytes_per_s, sizeof bytes_per_s) ||
-           fail_system(&run->failure, "%s: %lld", row->name, (long long)asked);
+    return !setsockopt(descriptor, row->level, row->option, &bytes_per_s, sizeof bytes_per_s);
 }
 
 /* Only a rate that was asked for: the system's own is no number, but no limit. */
@@ -136,19 +164,12 @@ static bool row_apply(struct run *run, int descriptor, const struct socket_row *
     if (row->type == OPTION_NAME)
         return set_text(run, descriptor, row, settings);
     int64_t asked = row_asked(row, settings);
-    if (row->grant == GRANT_RATE)
-        return !asked || set_rate(run, descriptor, row, asked);
-    int value = (int)asked * row->scale;
-    return !asked || !setsockopt(descriptor, level_of(row, family), option_of(row, family), &value, sizeof value) ||
-           fail_system(&run->failure, "%s: %lld", row->name, (long long)asked);
-}
-
-/* Some options of a system's TCP are not its Multipath TCP's. */
-static bool row_hint(struct run *run, const struct socket_settings *settings, const char *name)
-{
-    if (settings->mptcp && (errno == EOPNOTSUPP || errno == ENOPROTOOPT))
-        fail_hint(&run->failure, "this system's Multipath TCP has no %s: leave it out, or mptcp", name);
-    return false;
+    int value = row->grant == GRANT_RATE ? 0 : (int)asked * row->scale;
+    return !asked ||
+           (row->grant == GRANT_RATE
+                ? set_rate(descriptor, row, asked)
+                : !setsockopt(descriptor, level_of(row, family), option_of(row, family), &value, sizeof value)) ||
+           row_number_refused(run, row, asked, settings->mptcp);
 }
 
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,
@@ -156,8 +177,29 @@ bool socket_options_apply(struct run *run, int descriptor, const struct socket_s
 {
     for (size_t i = 0; i < ROW_COUNT(rows); i++)
         if (row_fits(&rows[i], kind) && rows[i].moment == moment && !row_apply(run, descriptor, &rows[i], settings))
-            return row_hint(run, settings, rows[i].name);
+            return false;
     return true;
+}
+
+static const char *device_of(const char *own, const char *both)
+{
+    return strcmp(own, "system") ? own : both;
+}
+
+bool socket_unreached(struct run *run, const struct socket_settings *settings)
+{
+    struct failure found = run->failure;
+    const char *client = device_of(settings->client_bind_device, settings->bind_device);
+    const char *server = device_of(settings->server_bind_device, settings->bind_device);
+    if (found.exit_code != EXIT_PEER || (!strcmp(client, "system") && !strcmp(server, "system")))
+        return false;
+    run->failure.failed = false;
+    run->failure.hint[0] = '\0';
+    fail_hint(&run->failure, "`ip route get` shows by which interface an end reaches the other's address");
+    return fail(&run->failure, EXIT_PEER,
+                "bind_device: found %s on the client, %s on the server: allowed: interfaces by which the ends reach "
+                "each other: %.200s",
+                client, server, found.message);
 }
 
 static void granted_number(struct run *run, const struct socket_row *row, int64_t asked, int64_t value)

@@ -44,7 +44,7 @@ enum socket_grant {
         "SO_BINDTODEVICE of both ends: their packets leave and come by this interface alone; system: by any")
 
 #define SOCKET_ROWS_TCP(ROW, type)                                                                                     \
-    ROW(type, mss_bytes, OPTION_INTEGER, 0, 65495, IPPROTO_TCP, TCP_MAXSEG, IPPROTO_TCP, TCP_MAXSEG, SOCKET_BEFORE, 1, \
+    ROW(type, mss_bytes, OPTION_INTEGER, 0, 32767, IPPROTO_TCP, TCP_MAXSEG, IPPROTO_TCP, TCP_MAXSEG, SOCKET_BEFORE, 1, \
         GRANT_AT_MOST, "TCP_MAXSEG of both ends; 0: the path's")                                                       \
     ROW(type, no_delay, OPTION_BOOLEAN, 0, 1, IPPROTO_TCP, TCP_NODELAY, IPPROTO_TCP, TCP_NODELAY, SOCKET_AFTER, 1,     \
         GRANT_PLAIN, "TCP_NODELAY of both ends: small segments are not held back")                                     \
@@ -107,6 +107,8 @@ struct socket_settings {
 #define RELATIONS_SOURCE                                                                                               \
     {"source_port_last_no", RELATION_ONE_OF, .words = "0", .when = "source_port_first_no", .when_words = "0"},         \
         {"source_port_last_no", RELATION_AT_LEAST, .other = "source_port_first_no"}
+/* What Linux takes (TCP_MIN_MSS); the row has the most (MAX_TCP_WINDOW). */
+#define RELATION_MSS {"mss_bytes", RELATION_AT_LEAST, .factor = 88}
 #define RELATION_FLOWS                                                                                                 \
     {"flow_count", RELATION_COUNT_OF_PORTS, .other = "source_port_first_no", .last = "source_port_last_no"}
 
@@ -121,6 +123,8 @@ struct socket_settings {
 /* Sets what this moment is for; kind: SOCK_STREAM or SOCK_DGRAM. */
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,
                           enum socket_moment moment);
+/* The peer was not reached: where an end is bound to a device, the failure names it too. Returns false. */
+bool socket_unreached(struct run *run, const struct socket_settings *settings);
 /* A socket of TCP, or of Multipath TCP where the options and the system have it; -1 with a failure. */
 int socket_tcp_new(struct run *run, const struct address *address, const struct socket_settings *settings);
 bool socket_is_mptcp(int descriptor);

@@ -159,9 +159,10 @@ static bool tcp_join(struct run *run, const struct socket_settings *settings, in
     address_set_port(&to, run->test_port);
     *descriptor = socket_tcp_new(run, &to, settings);
     if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_STREAM, SOCKET_BEFORE) ||
-        !sockets_bind_source(run, settings, *descriptor, port) ||
-        !socket_connect(*descriptor, &to, deadline_ns, &run->failure))
+        !sockets_bind_source(run, settings, *descriptor, port))
         return false;
+    if (!socket_connect(*descriptor, &to, deadline_ns, &run->failure))
+        return socket_unreached(run, settings);
     control_token(&run->control, token);
     return send(*descriptor, token, sizeof token, MSG_NOSIGNAL) == (ssize_t)sizeof token ||
            fail_system(&run->failure, "token on the test channel");

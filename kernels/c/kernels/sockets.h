@@ -35,6 +35,8 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
 bool sockets_udp_beside(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows);
 /* A datagram that brings the token: a mark, the flow, the token. */
 enum { SOCKETS_JOIN_BYTES = 3 + CONTROL_TOKEN_BYTES };
+/* Why the system did not send a datagram of so many bytes (errno): what `option` must be where they are too many. */
+bool datagram_refused(struct run *run, int descriptor, const char *option, size_t bytes);
 double sockets_drops(const struct flows *flows); /* datagrams that full buffers refused; NAN when unknown */
 
 /* The head of each datagram: 8 bytes phase and sequence number, 8 bytes send stamp, both big-endian. */

@@ -24,7 +24,7 @@ static const struct option_row option_rows[] = {
                       "a connection that is not made and answered in this time has failed"),
     OPTION_ROWS_TCP(struct tcp_connect_options)};
 
-static const struct option_relation relations[] = {RELATIONS_SOURCE};
+static const struct option_relation relations[] = {RELATIONS_SOURCE, RELATION_MSS};
 
 struct tcp_connect_metrics {
     struct common_metrics common;

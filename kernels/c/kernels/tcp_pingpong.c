@@ -33,7 +33,7 @@ static const struct option_row option_rows[] = {
 
 static const struct option_default option_defaults[] = {{"no_delay", 1}, {NULL, 0}};
 
-static const struct option_relation relations[] = {RELATIONS_SOURCE, RELATION_FLOWS};
+static const struct option_relation relations[] = {RELATIONS_SOURCE, RELATION_FLOWS, RELATION_MSS};
 
 struct tcp_pingpong_metrics {
     struct common_metrics common;

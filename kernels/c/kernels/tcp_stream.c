@@ -48,6 +48,7 @@ static const struct option_row option_rows[] = {
 
 static const struct option_relation relations[] = {
     RELATION_LANES,
+    RELATION_MSS,
     RELATIONS_SOURCE,
     RELATION_FLOWS,
     {"send_by", RELATION_ONE_OF, .words = "send sendfile", .when = "mptcp", .when_words = "true"}};

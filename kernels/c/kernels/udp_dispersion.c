@@ -172,7 +172,7 @@ static enum step udp_dispersion_put(struct run *run, struct flow *flow, int flag
         run->sent_bytes += state->bytes;
         if (sent != (ssize_t)state->bytes && errno != EAGAIN && errno != EINTR && errno != ENOBUFS &&
             errno != ECONNREFUSED) {
-            fail_system(&run->failure, "send of %zu bytes", state->bytes);
+            datagram_refused(run, flow->descriptor, "message_bytes", state->bytes);
             return STEP_FAILED;
         }
     }

@@ -152,7 +152,7 @@ static enum step udp_oneway_put(struct run *run, struct flow *flow, int flags)
     if (sent != (ssize_t)state->bytes && error != EAGAIN && error != EINTR && error != ENOBUFS &&
         error != ECONNREFUSED) {
         errno = error;
-        fail_system(&run->failure, "send of %zu bytes", state->bytes);
+        datagram_refused(run, flow->descriptor, "message_bytes", state->bytes);
         return STEP_FAILED;
     }
     run->sent_count++; /* one that the socket refused is lost too */

@@ -152,7 +152,7 @@ static bool udp_pingpong_send(struct run *run, const struct flow *flow, size_t b
     if (sent || error == EAGAIN || error == EINTR || error == ENOBUFS || error == ECONNREFUSED)
         return true;
     errno = error;
-    return fail_system(&run->failure, "send of %zu bytes", bytes);
+    return datagram_refused(run, flow->descriptor, run->is_server ? "reply_bytes" : "message_bytes", bytes);
 }
 
 static ssize_t udp_pingpong_call(struct run *run, const struct flow *flow, int flags)

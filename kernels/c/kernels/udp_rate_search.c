@@ -148,11 +148,11 @@ static bool sender_send(struct run *run, const struct flow *flow, uint64_t index
     return sent == (ssize_t)bytes;
 }
 
-static enum step refused(struct run *run, size_t bytes)
+static enum step refused(struct run *run, const struct flow *flow, size_t bytes)
 {
     if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ECONNREFUSED)
         return STEP_IDLE;
-    fail_system(&run->failure, "send of %zu bytes", bytes);
+    datagram_refused(run, flow->descriptor, "message_bytes", bytes);
     return STEP_FAILED;
 }
 
@@ -171,7 +171,7 @@ static enum step sender_put(struct run *run, struct flow *flow, int flags)
     if (!sender_send(run, flow, state->sent, state->bytes, stamp_ns, flags)) {
         if (run->now_ns >= state->give_up_ns)
             trial_sent(run, state);
-        return refused(run, state->bytes);
+        return refused(run, flow, state->bytes);
     }
     state->first_ns = state->sent ? state->first_ns : stamp_ns;
     state->last_ns = stamp_ns;
@@ -191,7 +191,7 @@ static enum step sender_ask(struct run *run, struct flow *flow, int flags)
         return STEP_FAILED;
     }
     state->ask_ns = run->now_ns + clock_ns_from_s(ask_interval_s);
-    return sender_send(run, flow, index_mask, ANSWER_BYTES, 0, flags) ? STEP_MOVED : refused(run, ANSWER_BYTES);
+    return sender_send(run, flow, index_mask, ANSWER_BYTES, 0, flags) ? STEP_MOVED : refused(run, flow, ANSWER_BYTES);
 }
 
 static enum step sender_get(struct run *run, struct flow *flow, int flags)
@@ -206,7 +206,7 @@ static enum step sender_get(struct run *run, struct flow *flow, int flags)
         if (error == EAGAIN)
             flow->readable = false;
         errno = error;
-        return refused(run, 0);
+        return refused(run, flow, 0);
     }
     if (got != ANSWER_BYTES || datagram_read(state->buffer, &number, &received) != run->phase ||
         number != (state->number << TRIAL_BITS | index_mask))
@@ -234,8 +234,9 @@ static enum step receiver_answer(struct run *run, const struct flow *flow, uint6
     datagram_write(answer + DATAGRAM_HEAD_BYTES, PHASE_NONE,
                    mine ? state->last_arrival_ns - state->first_arrival_ns : 0, dropped > 0 ? (uint64_t)dropped : 0);
     run->call_count++;
-    return send(flow->descriptor, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? refused(run, sizeof answer)
-                                                                                          : STEP_MOVED;
+    return send(flow->descriptor, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) < 0
+               ? refused(run, flow, sizeof answer)
+               : STEP_MOVED;
 }
 
 static enum step receiver_get(struct run *run, struct flow *flow, int flags)
@@ -250,7 +251,7 @@ static enum step receiver_get(struct run *run, struct flow *flow, int flags)
         if (error == EAGAIN)
             flow->readable = false;
         errno = error;
-        return refused(run, 0);
+        return refused(run, flow, 0);
     }
     if (got < DATAGRAM_HEAD_BYTES || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
         return STEP_MOVED; /* a late token or a datagram of the warm-up */

@@ -293,7 +293,7 @@ static enum step udp_stream_put(struct run *run, struct flow *flow, int flags)
     if (error == EAGAIN || error == EINTR || error == ENOBUFS || error == ECONNREFUSED)
         return STEP_IDLE;
     errno = error;
-    fail_system(&run->failure, "send of %zu bytes", state->bytes);
+    datagram_refused(run, flow->descriptor, "message_bytes", state->bytes);
     return STEP_FAILED;
 }
 

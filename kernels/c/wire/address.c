@@ -18,8 +18,12 @@ bool address_parse(const char *text, int family, struct address *out, struct fai
 {
     struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *list = NULL;
     int rc = getaddrinfo(text, NULL, &hints, &list);
+    if (rc == EAI_ADDRFAMILY || rc == EAI_FAMILY)
+        return fail(failure, EXIT_USAGE, "bind: found %s: allowed: an address of %s, as the server's is", text,
+                    family == AF_INET6 ? "IPv6" : "IPv4");
     if (rc)
-        return fail(failure, EXIT_USAGE, "%s: no such address: %s", text, gai_strerror(rc));
+        return fail(failure, EXIT_USAGE, "bind: found %s: allowed: an address of this node, or a name of one (%s)",
+                    text, gai_strerror(rc));
     memset(out, 0, sizeof *out);
     memcpy(&out->storage, list->ai_addr, list->ai_addrlen);
     out->length = list->ai_addrlen;
@@ -33,7 +37,9 @@ size_t addresses_parse(const char *text, struct address out[ADDRESSES_MAX], stru
     size_t count = 0;
     int rc = getaddrinfo(text, NULL, &hints, &list);
     if (rc) {
-        fail(failure, EXIT_USAGE, "%s: no such address: %s", text, gai_strerror(rc));
+        fail_hint(failure, "`getent hosts %s` shows what this node makes of it", text);
+        fail(failure, EXIT_USAGE, "to: found %s: allowed: an address, or a name that this node knows (%s)", text,
+             gai_strerror(rc));
         return 0;
     }
     for (const struct addrinfo *one = list; one && count < ADDRESSES_MAX; one = one->ai_next) {
@@ -193,18 +199,60 @@ static bool address_needs_scope(const struct address *address)
     return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && !six.sin6_scope_id;
 }
 
-static void scope_hint(const struct address *address, int error, const char *flag, struct failure *failure)
+static void scope_hint(const struct address *address, const char *flag, struct failure *failure)
 {
     char host[ADDRESS_TEXT_BYTES];
     address_text(address, host);
-    if (error == EINVAL && address_needs_scope(address))
-        fail_hint(failure, "a link-local address names its interface too: %s %s%%eth0", flag, host);
+    fail_hint(failure, "a link-local address names its interface too: %s %s%%eth0", flag, host);
+}
+
+/* The lowest port that a process without CAP_NET_BIND_SERVICE may have. */
+static unsigned port_first_free(void)
+{
+    unsigned first = 1024;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "r");
+    if (file && fscanf(file, "%u", &first) != 1)
+        first = 1024;
+    if (file)
+        fclose(file);
+    return first;
+}
+
+/* What this end could not bind to (errno), and what it must be. */
+static bool bind_refused(const char *call, const struct address *address, struct port_range range,
+                         struct failure *failure)
+{
+    char host[ADDRESS_TEXT_BYTES], ports[32];
+    int error = errno;
+    address_text(address, host);
+    snprintf(ports, sizeof ports,
+             !range.last                 ? "any port"
+             : range.first == range.last ? "port %u"
+                                         : "ports %u to %u",
+             range.first, range.last);
+    if (error == EINVAL && address_needs_scope(address)) {
+        scope_hint(address, "--bind", failure);
+        return fail(failure, EXIT_USAGE, "bind: found %s: allowed: a link-local address with its interface", host);
+    }
+    if (error == EADDRNOTAVAIL || error == EINVAL) {
+        fail_hint(failure, "`ip address show` lists the addresses of this node");
+        return fail(failure, EXIT_USAGE, "bind: found %s: allowed: an address of this node", host);
+    }
+    if (error == EADDRINUSE && range.last) {
+        fail_hint(failure, "`ss -anp` shows who has it");
+        return fail(failure, EXIT_SYSTEM, "%s %s: found %s: allowed: a port that is not taken", call, host, ports);
+    }
+    if (error == EACCES && range.last) {
+        fail_hint(failure, "lower ones are for processes with CAP_NET_BIND_SERVICE (root has it)");
+        return fail(failure, EXIT_USAGE, "%s %s: found %s: allowed: %u and more", call, host, ports, port_first_free());
+    }
+    errno = error;
+    return fail_system(failure, "%s %s, %s", call, host, ports);
 }
 
 bool socket_bind_range(int descriptor, bool listening, struct address *address, struct port_range range,
                        struct failure *failure)
 {
-    char host[ADDRESS_TEXT_BYTES];
     int one = 1;
     if (listening && setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
         return fail_system(failure, "SO_REUSEADDR");
@@ -216,14 +264,7 @@ bool socket_bind_range(int descriptor, bool listening, struct address *address, 
         if (errno != EADDRINUSE && errno != EACCES)
             break;
     }
-    int error = errno;
-    scope_hint(address, error, "--bind", failure);
-    address_text(address, host);
-    errno = error;
-    if (!range.last)
-        return fail_system(failure, "%s %s, any port", listening ? "listen on" : "bind to", host);
-    return fail_system(failure, "%s %s, ports %u-%u", listening ? "listen on" : "bind to", host, range.first,
-                       range.last);
+    return bind_refused(listening ? "listen on" : "bind to", address, range, failure);
 }
 
 bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char *what, struct failure *failure)
@@ -243,23 +284,38 @@ bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char 
     }
 }
 
-bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure)
+bool connect_refused(const struct address *to, int error, struct failure *failure)
 {
     char host[ADDRESS_TEXT_BYTES];
+    address_text(to, host);
+    if (error == EINVAL && address_needs_scope(to)) {
+        scope_hint(to, "--to", failure);
+        return fail(failure, EXIT_USAGE, "to: found %s: allowed: a link-local address with its interface", host);
+    }
+    if (error == ECONNREFUSED)
+        fail_hint(failure, "nobody listens at this port: does the server still run, and is this the port it printed?");
+    if (error == ENETUNREACH || error == EHOSTUNREACH)
+        fail_hint(failure, "`ip route get %s` shows which way this node takes", host);
+    return fail(failure, EXIT_PEER, "connect to %s port %u: %s (%s)", host, address_port(to), strerror(error),
+                fail_errno_name(error));
+}
+
+bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure)
+{
     int flags = fcntl(descriptor, F_GETFL), error = 0;
     socklen_t length = sizeof error;
-    address_text(to, host);
     if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK))
         return fail_system(failure, "fcntl");
     if (connect(descriptor, (const struct sockaddr *)&to->storage, to->length) && errno != EINPROGRESS)
         error = errno;
     else if (!socket_wait(descriptor, POLLOUT, deadline_ns, "no answer to connect", failure))
-        return false;
+        return fail_hint(
+            failure,
+            "on the way something drops it: a firewall (`server --ports` names the ports it must let through), or "
+            "the way is wrong (`ip route get`)");
     else if (getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length))
         return fail_system(failure, "SO_ERROR");
-    scope_hint(to, error, "--to", failure);
     if (error)
-        return fail(failure, EXIT_PEER, "connect to %s port %u: %s (%s)", host, address_port(to), strerror(error),
-                    fail_errno_name(error));
+        return connect_refused(to, error, failure);
     return fcntl(descriptor, F_SETFL, flags) == 0 || fail_system(failure, "fcntl");
 }

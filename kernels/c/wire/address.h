@@ -22,7 +22,8 @@ struct port_range {
     unsigned first, last; /* 0, 0: any port */
 };
 
-bool address_parse(const char *text, int family, struct address *out, struct failure *failure); /* name or number */
+/* What --bind says: a name or a number. */
+bool address_parse(const char *text, int family, struct address *out, struct failure *failure);
 /* All addresses of a name, in the order in which the system would have them tried; returns how many, 0 with a failure.
  */
 size_t addresses_parse(const char *text, struct address out[ADDRESSES_MAX], struct failure *failure);
@@ -48,6 +49,8 @@ int socket_new(const struct address *address, int type, struct failure *failure)
 /* Binds to the first free port of the range (0-0: any) and, when asked, listens. */
 bool socket_bind_range(int descriptor, bool listening, struct address *address, struct port_range range,
                        struct failure *failure);
+/* Why `to` was not reached, and what to look at. */
+bool connect_refused(const struct address *to, int error, struct failure *failure);
 bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure);
 bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char *what, struct failure *failure);
 
