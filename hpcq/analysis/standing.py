@@ -44,6 +44,8 @@ AGREEING_SERIES = 3
 SMALLEST_NIGHTS = 6
 #: What is said of a node that did not pass its last acceptance, where nothing else is told of it.
 NOT_ACCEPTED = {Verdict.FAILED: "failed acceptance", Verdict.DEGRADED: "degraded at acceptance"}
+#: Things that consist of several nodes.
+_OF_MANY = {Thing.CLASS, Thing.WITHIN, Thing.GROUP, Thing.BETWEEN}
 #: What a node shares with others that are as slow.
 _SHARED = {"night": "cluster", "class": "class", "group": "uplink"}
 #: A single series may see the beginning of what is told so many days earlier than all jobs together do.
@@ -91,7 +93,7 @@ class ClusterCause:
     @property
     def name(self) -> str:
         """`node alpha/n3`."""
-        what = {"night": "cluster", "group": "uplink of"}.get(self.thing, self.thing)
+        what = {"night": "cluster", "group": "uplink of", "within": "inside class"}.get(self.thing, self.thing)
         return f"{what} {self.cluster}" + (f"/{' - '.join(self.names)}" if self.names else "")
 
     @property
@@ -100,8 +102,8 @@ class ClusterCause:
         return f"{self.state}: {self.name}: {self.reason}, since {self.since_utc[:16].replace('T', ' ')} UTC"
 
     def concerns(self, client: str, server: str) -> bool:
-        """Whether it can make a test of this pair worse: of a class what is inside it, of a group what leaves it."""
-        if self.thing in {Thing.CLASS, Thing.GROUP, Thing.BETWEEN}:
+        """Whether it can make a test of this pair worse: of a class what meets it, of a group what leaves it."""
+        if self.thing in _OF_MANY:
             return self._connects(client, server)
         if self.thing in {Thing.PAIR, Thing.LINK}:
             return self.names == (client, server) or (self.thing == Thing.LINK and self.names == (server, client))
@@ -112,7 +114,9 @@ class ClusterCause:
     def _connects(self, client: str, server: str) -> bool:
         ends = [{place for place, nodes in enumerate(self._members) if one in nodes} for one in (client, server)]
         if self.thing == Thing.CLASS:
-            return bool(ends[0]) and (bool(ends[1]) or not server)
+            return bool(ends[0] | ends[1])
+        if self.thing == Thing.WITHIN:
+            return bool(ends[0] & ends[1])
         if self.thing == Thing.GROUP:
             return bool(ends[0]) != bool(ends[1]) and bool(server)
         return ends[0] | ends[1] == {0, 1}
@@ -573,7 +577,7 @@ def _ends_of(cause: ClusterCause, values: Values) -> Any:
     """Which jobs have the ends that the judge looks at for such a thing, whatever their test."""
     import numpy as np
 
-    from hpcq.judge.levels import class_inside, groups_crossed
+    from hpcq.judge.levels import classes_met, groups_crossed
 
     if cause.thing == Thing.NIGHT:
         return np.ones(len(values.night), bool)
@@ -585,11 +589,11 @@ def _ends_of(cause: ClusterCause, values: Values) -> Any:
         if cause.role is not None:
             return client if cause.role == Role.CLIENT else server
         return client | server if cause.thing == Thing.NODE else client & server
-    names = values.classes if cause.thing == Thing.CLASS else values.groups
+    names = values.classes if cause.thing in {Thing.CLASS, Thing.WITHIN} else values.groups
     places = [names.index(name) for name in cause.names if name in names]
     of_jobs = values.client.astype(np.int64), values.server.astype(np.int64)
-    if cause.thing == Thing.CLASS:
-        ends = class_inside(*of_jobs, values.node_class.astype(np.int64))
+    if cause.thing in {Thing.CLASS, Thing.WITHIN}:
+        ends = classes_met(*of_jobs, values.node_class.astype(np.int64))[cause.thing == Thing.WITHIN]
     else:
         ends = groups_crossed(*of_jobs, values.node_group.astype(np.int64))
     its = np.isin(ends, places)
@@ -879,9 +883,10 @@ def _cause(
 
 def _members(one: Cause, values: Values) -> tuple[tuple[str, ...], ...]:
     """Of a class, a group or the way between two groups: its nodes, and those of the other end."""
-    if one.thing not in {Thing.CLASS, Thing.GROUP, Thing.BETWEEN}:
+    if one.thing not in _OF_MANY:
         return ()
-    its, names = (values.node_class, values.classes) if one.thing is Thing.CLASS else (values.node_group, values.groups)
+    of_class = one.thing in {Thing.CLASS, Thing.WITHIN}
+    its, names = (values.node_class, values.classes) if of_class else (values.node_group, values.groups)
     places = [names.index(name) if name in names else int(name) for name in one.names]
     return tuple(tuple(node for node, of in zip(values.nodes, its.tolist(), strict=True) if of == place) for place in places)
 

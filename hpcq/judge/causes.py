@@ -2,7 +2,8 @@
 
     thing      names                        what is at fault
     night      ()                           everything of the cluster
-    class      (class,)                     all nodes of one kind of hardware
+    class      (class,)                     all nodes of one kind of hardware, whoever the other end is
+    within     (class,)                     what runs among nodes of one kind of hardware
     group      (group,)                     what leaves a group: its uplink
     between    (group, group)               the way between two groups
     node       (node,)                      with a role: it is slow only as that end of its jobs
@@ -24,6 +25,7 @@ class Thing(StrEnum):
 
     NIGHT = "night"
     CLASS = "class"
+    WITHIN = "within"
     GROUP = "group"
     BETWEEN = "between"
     NODE = "node"

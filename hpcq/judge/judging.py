@@ -24,7 +24,7 @@ from hpcq.judge.levels import (
     Ends,
     Roles,
     Witnesses,
-    class_inside,
+    classes_met,
     explained_by_groups,
     group_scores,
     groups_crossed,
@@ -47,7 +47,8 @@ FALSE_MORNINGS = 0.01
 #: How the levels share it.
 _SHARES = {
     Thing.NIGHT: 0.25,
-    Thing.CLASS: 0.05,
+    Thing.CLASS: 0.03,
+    Thing.WITHIN: 0.02,
     Thing.GROUP: 0.1,
     Thing.BETWEEN: 0.05,
     Thing.NODE: 0.3,
@@ -55,7 +56,7 @@ _SHARES = {
     Thing.LINK: 0.15,
 }
 #: One class alone is everything. Of two groups, what leaves one enters the other.
-FEWEST_THINGS = {Thing.CLASS: 2, Thing.GROUP: 3}
+FEWEST_THINGS = {Thing.CLASS: 2, Thing.WITHIN: 2, Thing.GROUP: 3}
 #: Logarithm of what a failed job counts as: a hundredth of what is expected.
 NOTHING = -float(np.log(100.0))
 #: The level of a place is the median of its first so many jobs; from then on it follows slowly.
@@ -80,7 +81,16 @@ LOST_NIGHTS, LOST_JOBS, LOST_PARTNERS, LOST_CHANCE, LOST_ENDS = 14, 3, 3, 1e-4, 
 #: A job fails that often at least, as far as anybody knows.
 STRAY_LOST = 0.01
 #: Nights that a thing needs before it can be judged.
-_QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.ROLE: 1, Thing.LINK: 3}
+_QUIET = {
+    Thing.NIGHT: 3,
+    Thing.CLASS: 3,
+    Thing.WITHIN: 3,
+    Thing.GROUP: 3,
+    Thing.BETWEEN: 5,
+    Thing.NODE: 1,
+    Thing.ROLE: 1,
+    Thing.LINK: 3,
+}
 
 
 def judge(values: Values, *, false_mornings: float = FALSE_MORNINGS, first: int = 0) -> Judgement:
@@ -188,9 +198,11 @@ class Watched:
         self._ways = ways
         self._link_pairs = judged
         self._link_of = {(int(jobs.pairs[one, 0]), int(jobs.pairs[one, 1])): place for place, one in enumerate(judged)}
+        class_count = len(values.classes) or int(self._class.max(initial=-1)) + 1
         sizes = {
             Thing.NIGHT: 1,
-            Thing.CLASS: len(values.classes) or int(self._class.max(initial=-1)) + 1,
+            Thing.CLASS: class_count,
+            Thing.WITHIN: class_count,
             Thing.GROUP: int(self._group.max(initial=-1)) + 1,
             Thing.BETWEEN: len(ways),
             Thing.NODE: len(values.nodes),
@@ -318,8 +330,9 @@ class Watched:
         level = self.levels[Thing.CLASS]
         if len(level.told) < FEWEST_THINGS[Thing.CLASS]:
             return
-        things = class_inside(tonight.jobs.client, tonight.jobs.server, self._class)
-        self._collective(index, Thing.CLASS, things, tonight)
+        met, within = classes_met(tonight.jobs.client, tonight.jobs.server, self._class)
+        self._collective(index, Thing.CLASS, met, tonight)
+        self._collective(index, Thing.WITHIN, within, tonight)
 
     def _groups_of_night(self, tonight: _Tonight, filled: Floats) -> Floats:
         """What single groups take from jobs tonight, shape (jobs, tests), also where most jobs happen to meet one of them.
@@ -341,13 +354,11 @@ class Watched:
         """What single groups and classes take away tonight: that is not the night's."""
         jobs = tonight.jobs
         explained = np.zeros(left.shape)
-        for thing, things in (
-            (Thing.CLASS, class_inside(jobs.client, jobs.server, self._class)),
-            (Thing.GROUP, tonight.crossing),
-        ):
+        met, within = classes_met(jobs.client, jobs.server, self._class)
+        for thing, things in ((Thing.CLASS, met), (Thing.WITHIN, within), (Thing.GROUP, tonight.crossing)):
             level = self.levels[thing]
             if len(level.told) >= FEWEST_THINGS[thing]:
-                score, scatter = group_scores(things, left, level.told_effect(), self._job_scatter)
+                score, scatter = group_scores(things, left - explained, level.told_effect(), self._job_scatter)
                 look = level.peek(score, scatter)
                 takes = groups_take(look.deviation, look.far(), level.told, level.effect)
                 explained = explained + explained_by_groups(things, takes)
@@ -703,6 +714,8 @@ class Watched:
     ) -> str:
         """What was seen. Of a role: as the end that sends, where all of its tests have one. said: instead of an effect."""
         jobs, role, seen = self.counted[thing][since:, index], self._role(thing, index), _SEEN[thing]
+        if thing is Thing.NODE and (self.values.server[np.isin(self.values.test, tests)] == NOBODY).all():
+            seen = "measured alone"
         words = said or _words(effect, seen, int(jobs.sum()), int((jobs > 0).sum()), grows=self._grows(tests))
         if role is None:
             return words
@@ -771,7 +784,7 @@ class Watched:
     def names(self, thing: Thing, index: int) -> tuple[str, ...]:
         """What a thing of a level is called."""
         values = self.values
-        if thing is Thing.CLASS:
+        if thing in {Thing.CLASS, Thing.WITHIN}:
             return (values.classes[index] if values.classes else str(index),)
         if thing is Thing.GROUP:
             return (self._group_name(index),)
@@ -805,6 +818,11 @@ def _is_part(one: Cause, causes: list[Cause]) -> bool:
                 return True
         if other.thing is Thing.GROUP and one.thing is Thing.BETWEEN and other.names[0] in one.names:
             return True
+        if other.thing is Thing.CLASS and one.thing is Thing.WITHIN and other.names == one.names:
+            return True
+        of_link = other.thing in {Thing.LINK, Thing.PAIR} and other.state is State.TOLD and one.state is State.SUSPECTED
+        if of_link and one.thing is Thing.NODE and one.names[0] in other.names and one.job_count <= other.job_count:
+            return True  # where a node has one partner at that end, its jobs are those of the link
     return False
 
 
@@ -819,7 +837,8 @@ def _effect(shift: Floats, error: Floats) -> Effect:
 
 _SEEN = {
     Thing.NIGHT: "everything together",
-    Thing.CLASS: "most jobs among nodes of this class",
+    Thing.CLASS: "most jobs of nodes of this class, whoever the other end is",
+    Thing.WITHIN: "most jobs among nodes of this class",
     Thing.GROUP: "most jobs that leave the group, whoever the other end is",
     Thing.BETWEEN: "most jobs between the two groups",
     Thing.NODE: "with everybody it met",

@@ -145,10 +145,22 @@ def groups_crossed(client: Indices, server: Indices, group: Indices) -> Indices:
     return np.where(crosses[:, None], ends, NOBODY)
 
 
-def class_inside(client: Indices, server: Indices, kind: Indices) -> Indices:
-    """The class that each job is wholly inside of, shape (jobs, 1); NOBODY: none."""
-    ends = _of(kind, client), np.where(server == NOBODY, _of(kind, client), _of(kind, server))
-    return np.where(ends[0] == ends[1], ends[0], NOBODY)[:, None]
+#: A class of fewer nodes is these nodes, each judged by itself.
+CLASS_NODES_MIN = 3
+
+
+def classes_met(client: Indices, server: Indices, kind: Indices) -> tuple[Indices, Indices]:
+    """The classes of the ends of each job, each once, shape (jobs, 2); and the one that a pair is wholly within, (jobs, 1).
+
+    NOBODY: none, or a class of few nodes.
+    """
+    sizes = np.bincount(kind[kind != NOBODY], minlength=1)
+    kind = np.where((kind != NOBODY) & (sizes[kind] >= CLASS_NODES_MIN), kind, NOBODY)
+    ends = np.stack([_of(kind, client), _of(kind, server)], axis=1)
+    same = ends[:, 0] == ends[:, 1]
+    within = np.where(same, ends[:, 0], NOBODY)[:, None]
+    ends[:, 1] = np.where(same, NOBODY, ends[:, 1])
+    return ends, within
 
 
 def explained_by_groups(things: Indices, takes: Floats) -> Floats:

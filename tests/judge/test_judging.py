@@ -506,6 +506,45 @@ def test_an_older_generation_is_no_fault() -> None:
     assert told(judge(replace(values, node_class=kinds, classes=("new", "old"))).causes) == []
 
 
+@pytest.mark.heavy
+@pytest.mark.promise("Where all nodes of one kind of hardware got slower, the class is told, not the cluster and no node.")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("whoever the other end is", [(Thing.CLASS, ("old",))]),
+        ("among themselves", [(Thing.WITHIN, ("old",))]),
+        ("everybody", [(Thing.NIGHT, ())]),
+    ],
+)
+def test_a_class_that_got_slower_is_told_as_that(fault: str, expected: list[tuple[Thing, tuple[str, ...]]], seed: int) -> None:
+    """Each night other pairs of 30 nodes, ten of an older kind that is slower anyway; most jobs meet one of these."""
+    values = draw(Site(30, 60, "gauss2", "each_run"), seed=seed)
+    old = np.arange(30) < 10
+    meets = np.where(old[values.client] & old[values.server], 2, (old[values.client] | old[values.server]).astype(int))
+    hit = {"whoever the other end is": meets > 0, "among themselves": meets == 2, "everybody": meets >= 0}[fault]
+    changed = values.value + np.log(0.7) * (meets > 0) + np.log(0.8) * (hit & (values.night >= 48))
+    found = judge(replace(values, value=changed, node_class=old.astype(np.int32), classes=("new", "old")))
+    assert told(found.causes) == expected
+
+
+@pytest.mark.promise("What is told of a link leaves no node suspected whose only jobs at that end are the link's.")
+def test_a_slow_link_leaves_its_ends_unsuspected_where_they_have_no_other_jobs() -> None:
+    """Each node has one partner as client and one as server."""
+    levels = noisy(30, 16, seed=8)
+    levels[22:, 3] *= 0.7
+    found = judge(values_of([(one, (one + 1) % 16) for one in range(16)], levels, 16))
+    assert [(one.thing, one.names, one.state) for one in found.causes] == [(Thing.LINK, ("n3", "n4"), State.TOLD)]
+
+
+def test_a_node_that_is_measured_alone_met_nobody() -> None:
+    levels = noisy(30, 8, seed=9)
+    levels[22:, 3] *= 0.7
+    (cause,) = judge(values_of([(one, NOBODY) for one in range(8)], levels, 8)).causes
+    assert (cause.names, cause.state) == (("n3",), State.TOLD)
+    assert cause.reason.endswith(" % worse than before, measured alone, in 8 jobs on 8 nights")
+
+
 def test_silence_has_its_own_word() -> None:
     levels = noisy(4, 4)
     levels[:, 3] = -1

@@ -119,7 +119,7 @@ def contradictions(verbs: Verbs) -> list[str]:  # noqa: C901 - one question afte
         for cause in named:
             if cause["thing"] == "node" and words[cause["names"][0]] != cause["state"]:
                 found.append(f"{verb} says {cause['state']} of {cause['names'][0]}, nodes says {words[cause['names'][0]]}")
-    behind = {"night": set(words), "group": set[str]()}
+    behind = {"night": set(words), "group": set[str](), "class": set[str]()}
     for cause in regressions["causes"]:
         if cause["thing"] in behind and cause["state"] == "told":
             behind["group"].update(*cause["members"])
