@@ -61,6 +61,22 @@ def test_the_added_delay_is_that_of_the_queue(
 @pytest.mark.lab
 @pytest.mark.quiet
 @pytest.mark.real_time
+def test_a_companion_takes_no_place_in_a_queue_of_packets(programs: Programs, tmp_path: Path) -> None:
+    """As many of its small requests as of the stream's datagrams would make the queue shorter that they are to measure."""
+    rate_bps, queue_packets = 30e6, 64
+    options: dict[str, Any] = {"rate_bps": 1.5 * rate_bps, "duration_s": 2, "warmup_s": 0.3, "companion_idle_s": 0.4}
+    with queued(tmp_path, rate_bps=rate_bps, queue_packets=queue_packets) as pair:
+        metrics = pair.run(programs.net, "udp_stream", companion="udp_pingpong", **options).line["metrics"]
+    queue_ns = (queue_packets - 1) * FRAME_BYTES * 8e9 / rate_bps
+    drained_bps = metrics["throughput_bps"] * FRAME_BYTES / 1452  # less where a hypervisor took the CPU away
+    assert metrics["lost_count"] > 0, "the queue was full"
+    assert 0.95 * queue_ns < metrics["queueing_delay_p50_ns"] < 1.05 * queue_ns * max(1, rate_bps / drained_bps)
+
+
+@pytest.mark.promise("The delay that a stream adds is that of the queue that it fills, within 5 %.")
+@pytest.mark.lab
+@pytest.mark.quiet
+@pytest.mark.real_time
 def test_several_streams_of_tcp_fill_a_queue_as_it_is_seen(programs: Programs, tmp_path: Path) -> None:
     """Their windows rise and fall: the mean of the companion is the mean of what stands in the queue."""
     rate_bps, queue_bytes = 40e6, 200_000

@@ -98,8 +98,8 @@ def joined(folder: Path, rate_bps: float | None = None, server_rate_bps: float |
 
 
 @contextlib.contextmanager
-def queued(folder: Path, *, rate_bps: float, queue_bytes: int) -> Iterator[Pair]:
-    """Two ends at a switch that sends to each at this rate (in bits of Ethernet frames) from a queue of that many bytes."""
+def queued(folder: Path, *, rate_bps: float, queue_bytes: int = 10**7, queue_packets: int | None = None) -> Iterator[Pair]:
+    """Two ends at a switch that sends to each at this rate (in bits of Ethernet frames) from a queue of that length."""
     switch = namespace_of("switch")
     with _namespaces(folder, "eth0") as pair:
         subprocess.run(["ip", "netns", "add", switch], check=True)
@@ -112,7 +112,9 @@ def queued(folder: Path, *, rate_bps: float, queue_bytes: int) -> Iterator[Pair]
                 inside("switch", "ip", "link", "set", end, "master", "bridge", "up")
                 # Ten frames of burst: what a timer misses while a hypervisor has the CPU, it makes up for.
                 bucket = ["rate", f"{rate_bps:.0f}bit", "burst", "15140", "limit", f"{queue_bytes}"]
-                inside("switch", "tc", "qdisc", "add", "dev", end, "root", "tbf", *bucket)
+                inside("switch", "tc", "qdisc", "add", "dev", end, "root", "handle", "1:", "tbf", *bucket)
+                if queue_packets:
+                    inside("switch", "tc", "qdisc", "add", "dev", end, "parent", "1:1", "pfifo", "limit", str(queue_packets))
             _addresses("eth0")
             yield pair
         finally:

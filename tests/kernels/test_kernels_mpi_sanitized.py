@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hpcq.kernels import own_kernel
 from tests.kernels.kernel_programs import SOURCES, Programs, made_once
 from tests.kernels.test_kernels_mpi import OPEN_MPI, YIELD, run
 from tests.kernels.test_kernels_mpi_tournament import EVERYTHING, keys, play
@@ -20,6 +21,7 @@ from tests.mpi.mpi_programs import Launched
 
 pytestmark = pytest.mark.long
 
+COLLECTIVES = next(option.choices for option in own_kernel("mpi_collective").options if option.name == "operation")
 CHECKED = {**YIELD, "LSAN_OPTIONS": "exitcode=0", "ASAN_OPTIONS": "exitcode=99:fast_unwind_on_malloc=1"}
 #: Who called malloc: the second frame of a leak. Of a leak of the library our main() may be a later one, under MPI_Init.
 OURS = re.compile(r"^ +#1 .* in (\w+) (?:\S*/)?(\w+\.c):\d+", re.MULTILINE)
@@ -80,6 +82,34 @@ def test_every_kernel(checked: Path, kernel: str, options: dict[str, Any]) -> No
     done = Launched(OPEN_MPI, checked, reports=True).run(kernel, message_bytes=56000, validate="true", **options)
     clean(done.err)
     assert (done.rc, done.line["valid"]) == (0, True)
+
+
+#: Where buffers begin amid a word, amid a cache line, and where they may begin last; sizes that are no multiple of anything.
+PLACES = ({"buffer_offset_bytes": 1}, {"buffer_offset_bytes": 2047, "buffer_pages": "small"}, {"buffer_pages": "huge"})
+
+
+@pytest.mark.promise("Wherever buffers begin, no byte beside them is read or written, and none is read as what it is not.")
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: "-".join(str(value) for value in place.values()))
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("mpi_pingpong", {"message_bytes": 4999}),
+        ("mpi_pingpong", {"message_bytes": 4096, "layout": "strided", "buffers": "separate"}),
+        ("mpi_pingping", {"message_bytes": 77, "buffers": "cold"}),
+        ("mpi_stream", {"message_bytes": 4097, "direction": "both", "call": "nonblocking"}),
+        ("mpi_one_sided", {"message_bytes": 4999, "operation": "put"}),
+        ("mpi_one_sided", {"message_bytes": 4999, "operation": "get", "synchronization": "fence"}),
+        ("mpi_one_sided", {"message_bytes": 4996, "operation": "accumulate"}),
+        *(("mpi_collective", {"message_bytes": 996, "operation": operation}) for operation in COLLECTIVES),
+    ],
+)
+def test_buffers_that_begin_anywhere(checked: Path, kernel: str, options: dict[str, Any], place: dict[str, Any]) -> None:
+    short: dict[str, Any] = {"operation_count_max": 30, "duration_s": 30, "warmup_s": 0, "validate": "true"}
+    done = Launched(OPEN_MPI, checked, reports=True).run(kernel, **short, **options, **place)
+    clean(done.err)
+    assert (done.rc, done.line["valid"]) == (0, True), done.err
+    granted = {f"{end}_buffer_offset_bytes": place.get("buffer_offset_bytes", 0) for end in ("client", "server")}
+    assert granted.items() <= done.line["granted"].items()
 
 
 @pytest.mark.parametrize(

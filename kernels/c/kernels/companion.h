@@ -32,7 +32,7 @@ struct companion_settings {
      companion_choices,                                                                                                \
      "round trips over TCP or UDP from the client to the server at a fixed rate: before the stream, beside it and "    \
      "after it"},                                                                                                      \
-        COMPANION_ROW(type, companion_rate_pps, OPTION_NUMBER, 500, 1, 10000,                                          \
+        COMPANION_ROW(type, companion_rate_pps, OPTION_NUMBER, 100, 1, 10000,                                          \
                       "round trips per second, each at a random moment of its interval and timed from then"),          \
         COMPANION_ROW(type, companion_message_bytes, OPTION_INTEGER, 64, COMPANION_HEAD_BYTES, COMPANION_BYTES_MAX,    \
                       "bytes of a request and of its reply"),                                                          \
