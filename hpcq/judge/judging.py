@@ -75,9 +75,10 @@ FEWEST_OTHERS = 3
 #: From so many nights on the scatter of jobs is known. A night then counts as so many times as much at most: as less where
 #: it has two or three jobs, for one bad node is in most of them.
 FEW_NIGHTS, SCATTER_GROWS, SCATTER_OF_FEW_GROWS = 5, 3.0, 1.5
-#: A node that fails with some partners alone is looked for in so many nights. It is told from so many jobs and partners on,
-#: where chance gives as many to none of all nodes, and until the jobs since then favour a node that is well by so much.
-LOST_NIGHTS, LOST_JOBS, LOST_PARTNERS, LOST_CHANCE, LOST_ENDS = 14, 3, 3, 1e-4, 400.0
+#: A node that fails with some partners alone is looked for in so many nights. It is told from so many jobs and partners on
+#: (two, if it has no more), where chance gives as many to none of all nodes, nor as many as are left without its worst
+#: partner, and until the jobs since then favour a node that is well by so much.
+LOST_NIGHTS, LOST_JOBS, LOST_PARTNERS, LOST_CHANCE, LOST_APART, LOST_ENDS = 14, 3, 3, 1e-4, 0.1, 400.0
 #: A job fails that often at least, as far as anybody knows.
 STRAY_LOST = 0.01
 #: Nights that a thing needs before it can be judged.
@@ -636,11 +637,14 @@ class Watched:
         lost = failed.any(axis=1)
         count, of = int(lost.sum()), lost.size
         usual = min(max(STRAY_LOST, float(others.mean()) if others.size else 0.0), 0.99)
-        ways = (lgamma(of + 1) - lgamma(k + 1) - lgamma(of - k + 1) for k in range(count, of + 1))
-        chance = sum(exp(one + k * log(usual) + (of - k) * log(1 - usual)) for k, one in enumerate(ways, count))
+        chance = _chance_of(count, of, usual)
+        worst = partner == np.argmax(np.bincount(partner[lost]))
+        apart = _chance_of(int(lost[~worst].sum()), int((~worst).sum()), usual)
         partners, since_then = len(set(partner[lost].tolist())), of - 1 - int(np.flatnonzero(lost)[-1])
         well = (1 - min(count / of, 0.99)) ** -since_then if count < of else 1.0
-        if partners < LOST_PARTNERS or chance * len(self.values.nodes) > LOST_CHANCE or well >= LOST_ENDS:
+        enough = min(LOST_PARTNERS, max(2, len(set(partner.tolist()))))
+        by_chance = max(chance / LOST_CHANCE, apart / LOST_APART) * len(self.values.nodes)
+        if partners < enough or by_chance > 1 or well >= LOST_ENDS:
             return None
         nights = np.unique(night[lost])
         tests = np.flatnonzero(failed.any(axis=0))
@@ -854,6 +858,12 @@ def _words(effect: Effect, seen: str, jobs: int, nights: int, *, grows: bool) ->
         found = f"{100 * (1 / effect.ratio - 1 if grows else 1 - effect.ratio):.1f} % worse than before"
     counted = f"{jobs} job{'s' if jobs != 1 else ''} on {nights} night{'s' if nights != 1 else ''}"
     return f"{found}, {seen}, in {counted}"
+
+
+def _chance_of(count: int, of: int, usual: float) -> float:
+    """How probable it is that `count` of `of` jobs or more fail where each fails with probability `usual`."""
+    ways = (lgamma(of + 1) - lgamma(k + 1) - lgamma(of - k + 1) for k in range(count, of + 1))
+    return sum(exp(one + k * log(usual) + (of - k) * log(1 - usual)) for k, one in enumerate(ways, count))
 
 
 def _lost_words(lost: int, nights: int) -> str:

@@ -537,6 +537,24 @@ def test_a_slow_link_leaves_its_ends_unsuspected_where_they_have_no_other_jobs()
     assert [(one.thing, one.names, one.state) for one in found.causes] == [(Thing.LINK, ("n3", "n4"), State.TOLD)]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_that_fails_now_and_then_with_both_of_its_partners_is_told(seed: int) -> None:
+    """Most of its jobs since night 20, with each of two partners; but never all of one night's."""
+    levels = noisy(30, 16, seed=seed)
+    for night in range(20, 30):
+        levels[night, [2, 3][(night + seed) % 2]] = np.nan
+    found = judge(values_of([(one, (one + 1) % 16) for one in range(16)], levels, 16))
+    assert told(found.causes) == [(Thing.NODE, ("n3",))]
+
+
+def test_a_link_that_fails_beside_single_jobs_of_its_ends_is_no_node() -> None:
+    levels = noisy(30, 16, seed=3)
+    levels[20:, 3] = np.nan
+    levels[24, 2] = levels[26, 4] = np.nan
+    found = judge(values_of([(one, (one + 1) % 16) for one in range(16)], levels, 16))
+    assert told(found.causes) == [(Thing.LINK, ("n3", "n4"))]
+
+
 def test_a_node_that_is_measured_alone_met_nobody() -> None:
     levels = noisy(30, 8, seed=9)
     levels[22:, 3] *= 0.7

@@ -274,7 +274,7 @@ def _runs(places: Places) -> Iterator[Checkup]:
         yield Checkup("runs", one.run, one.state, one.found, one.advice)
     if not found:
         count = len(list(places.runs_folder.glob("*/run.json")))
-        words = f"{units.count_of(count, 'run')}, all finished and loaded" if count else "there is no run yet"
+        words = f"{units.count_of(count, 'run')}, all finished and loaded" if count else "no run was made here yet"
         yield Checkup("runs", str(places.runs_folder), "ok", words)
 
 
