@@ -638,7 +638,7 @@ class Watched:
         count, of = int(lost.sum()), lost.size
         usual = min(max(STRAY_LOST, float(others.mean()) if others.size else 0.0), 0.99)
         chance = _chance_of(count, of, usual)
-        worst = partner == int(np.argmax(np.bincount(partner[lost])))
+        worst = np.asarray(partner == np.argmax(np.bincount(partner[lost])))
         apart = _chance_of(int(lost[~worst].sum()), int((~worst).sum()), usual)
         partners, since_then = len(set(partner[lost].tolist())), of - 1 - int(np.flatnonzero(lost)[-1])
         well = (1 - min(count / of, 0.99)) ** -since_then if count < of else 1.0
