@@ -23,6 +23,8 @@ from hpcq.kernels import Better, Kernel, unknown_name
 
 #: A run of an import without a column `job`: a pair's values in it are one job, so they must belong together.
 JOB_HOURS_MAX = 36
+#: A job so far from the middle of its run was dated by a wrong clock, if most jobs of the run are within a day of the middle.
+CLOCK_DAYS_MAX = 7
 #: The units that values may have, in base units; the table `unit` of the database has them all.
 UNITS = ("bps", "pps", "eps", "flops", "bytes", "ns", "us", "ms", "s", "ratio", "count", "number")
 #: How others write them.
@@ -255,6 +257,7 @@ def runs_of(sources: Iterable[Source], problems: Problems) -> tuple[list[Importe
     for run in runs.values():
         for job in run.jobs.values():
             _check_length(run, job, files[run.source_no][0], problems)
+        _check_clocks(run, files, problems)
     return list(runs.values()), files
 
 
@@ -324,3 +327,23 @@ def _check_length(run: ImportedRun, job: ImportedJob, path: str, problems: Probl
             f"column run: {run.name!r}: its values of {job.name} are {job.first_utc[:16]} to {job.last_utc[:16]}: without a"
             f" column `job` they are one job, so they may span {JOB_HOURS_MAX} hours: one run per night, or a column `job`",
         )
+
+
+def _check_clocks(run: ImportedRun, files: list[tuple[str, bytes]], problems: Problems) -> None:
+    """A run begins with its first job: one job that is dated 1970, or 2099, would move the whole night."""
+    began = sorted(units.parse_utc(job.first_utc) for job in run.jobs.values())
+    middle, far = began[len(began) // 2], dt.timedelta(days=CLOCK_DAYS_MAX)
+    if began[-1] - middle <= far and middle - began[0] <= far:
+        return
+    near_count = sum(abs(one - middle) <= dt.timedelta(days=1) for one in began)
+    if near_count * 2 <= len(began):
+        return
+    for job in run.jobs.values():
+        if abs(units.parse_utc(job.first_utc) - middle) > far:
+            first = min(job.found, key=lambda one: one.time_utc)
+            problems.add(
+                files[first.source_no][0],
+                first.line,
+                f"column time: {first.time_utc[:19]}Z: {near_count} of {len(began)} jobs of run {run.name} are of"
+                f" {middle:%Y-%m-%d}, give or take a day: must be within {CLOCK_DAYS_MAX} days of them; a clock was wrong?",
+            )

@@ -634,12 +634,12 @@ class Watched:
 
     def _lost_cause(self, node: int, night: Indices, partner: Indices, failed: Flags, others: Flags) -> Cause | None:
         """night, partner, failed: of the node's jobs, in the order of nights. others: which jobs of other nodes failed."""
-        lost = failed.any(axis=1)
+        lost = np.asarray(failed.any(axis=1))
         count, of = int(lost.sum()), lost.size
         usual = min(max(STRAY_LOST, float(others.mean()) if others.size else 0.0), 0.99)
         chance = _chance_of(count, of, usual)
-        worst = np.asarray(partner == np.argmax(np.bincount(partner[lost])))
-        apart = _chance_of(int(lost[~worst].sum()), int((~worst).sum()), usual)
+        others_of_node = np.flatnonzero(partner != np.argmax(np.bincount(partner[lost])))
+        apart = _chance_of(int(lost[others_of_node].sum()), len(others_of_node), usual)
         partners, since_then = len(set(partner[lost].tolist())), of - 1 - int(np.flatnonzero(lost)[-1])
         well = (1 - min(count / of, 0.99)) ** -since_then if count < of else 1.0
         enough = min(LOST_PARTNERS, max(2, len(set(partner.tolist()))))

@@ -436,3 +436,23 @@ def test_times_are_stored_in_utc(site: Importing, text: str, stored: str) -> Non
 )
 def test_a_bad_time_is_quoted_whole(site: Importing, text: str) -> None:
     assert f"values.csv:2: column time: '{text}'" in site.bring([f"{text},a,t,n1,n2,rate,5,bps,higher"], expect=2)
+
+
+@pytest.mark.promise("A job that a wrong clock dated moves no night of an import: its row is refused, by its line.")
+@pytest.mark.parametrize("wrong", ["1970-01-01T00:00:10Z", "2099-01-01T00:00:00Z", "2026-01-31T02:00:00Z"])
+def test_a_row_with_the_time_of_a_wrong_clock_is_refused(site: Importing, wrong: str) -> None:
+    rows = nights(3)
+    rows[60] = ",".join([wrong, *rows[60].split(",")[1:]])
+    said = site.bring(rows, expect=2)
+    day = (FIRST + dt.timedelta(days=1)).strftime("%Y-%m-%d")
+    assert f"values.csv:62: column time: {wrong}: 55 of 56 jobs of run night-001 are of {day}" in said
+    assert "nothing was imported" in said
+
+
+def test_a_run_of_several_weeks_is_none_of_wrong_clocks(site: Importing) -> None:
+    """Rows of a run may be far apart where no day has most of them."""
+    rows = [row.replace("night-001", "night-000").replace("night-002", "night-000") for row in nights(3)]
+    far = [f"2026-0{3 + place // 56}{row[7:]}" for place, row in enumerate(rows)]
+    jobs = [f"{row},{place}" for place, row in enumerate(far)]
+    site.bring(jobs, head=f"{HEAD},job")
+    assert site.count("run") == 1
