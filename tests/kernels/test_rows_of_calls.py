@@ -14,11 +14,12 @@ COUNT = 5003  # no multiple of a row
 
 
 class Calls(NamedTuple):
-    """How often a client read the clock, sent and received."""
+    """How often a client read the clock, sent and received, and received nothing."""
 
     clock: int
     sent: int
     received: int
+    in_vain: int
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,17 @@ def test_a_row_of_small_messages_has_one_look_at_the_clock(
     line, calls = counted(server, shim, tmp_path, message_bytes=1024, **flows)
     assert line["metrics"]["sent_count"] == COUNT
     assert calls.clock >= COUNT, "of larger ones each has its own"
+
+
+@pytest.mark.parametrize("wait_by", ["block", "epoll"])
+def test_a_read_that_emptied_a_flow_is_not_followed_by_one_in_vain(
+    server: Server, shim: Path, tmp_path: Path, wait_by: str
+) -> None:
+    """What comes in pieces is waited for with the other flows."""
+    slow = {"direction": "server_to_client", "pacing_rate_bps": 20_000_000, "message_bytes": 4096, "duration_s": 0.5}
+    _, calls = counted(server, shim, tmp_path, flow_count=3, wait_by=wait_by, **slow)
+    assert calls.received > 100
+    assert calls.in_vain < 0.1 * calls.received
 
 
 @pytest.mark.promise("A measurement that ends by count sends that many messages, also where they go in rows.")

@@ -323,6 +323,7 @@ static enum step tcp_stream_get(struct run *run, struct flow *flow, int flags)
         state->first_ns = stamp_ns;
         state->first_bytes = (uint64_t)got;
     }
+    flow->readable = (size_t)got >= state->in_bytes; /* else its buffer is empty: the next call would only say so */
     state->last_ns = run->now_ns;
     flow->bytes += (uint64_t)got;
     state->received_bytes += (uint64_t)got;
