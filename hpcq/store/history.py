@@ -36,8 +36,8 @@ _QUERY = """
     SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, g.value, v.series_id, v.result_id,
            CASE WHEN v.outcome IN ('invalid', 'failed') THEN coalesce(v.reason, v.outcome) END, v.disturbed
     FROM v_results v
-    LEFT JOIN (SELECT m.result_id, m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id
-               WHERE n.name = :metric) g ON g.result_id = v.result_id AND v.outcome = 'measured'
+    LEFT JOIN metric g ON g.result_id = v.result_id AND v.outcome = 'measured'
+              AND g.metric_name_id IN (SELECT metric_name_id FROM metric_name WHERE name = :metric)
     WHERE v.run = :run
     ORDER BY v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, v.repetition_no
 """
@@ -51,6 +51,7 @@ def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable
     are left out and counted; where there are no others, all are kept, and that field is True.
     """
     found: list[SeriesValues] = []
+    parameters_of: dict[str, dict[str, Any]] = {}  # a few tests, each with many pairs
     for metric in sorted(metrics):
         groups: dict[tuple[str, str, str, str, str, str], tuple[tuple[list[float], list[float]], list[int], list[str]]] = {}
         for run in runs:
@@ -63,7 +64,9 @@ def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable
                     of_test[bool(is_disturbed)].append(value)
                     ids[1] = max(ids[1], result_id)
         for (cluster, client, server, kernel, parameters, network), ((clean, disturbed), ids, reasons) in groups.items():
-            names_of = (cluster, client, server, kernel, json.loads(parameters), metric)
+            if parameters not in parameters_of:
+                parameters_of[parameters] = json.loads(parameters)
+            names_of = (cluster, client, server, kernel, parameters_of[parameters], metric)
             values = tuple(clean or disturbed)
             why = max(reasons, key=reasons.count) if reasons and not values else ""
             left_out = len(disturbed) if clean else 0
