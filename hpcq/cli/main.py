@@ -11,6 +11,7 @@ import os
 import re
 import select
 import signal
+import stat
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -344,6 +345,8 @@ def run(arguments: Sequence[str]) -> int:
     if _open_streams():
         complain("standard output: is closed: an open one", "`> /dev/null` where nobody reads it")
         return Exit.ERROR
+    # What hpcq makes is writable by nobody it does not know, whatever the umask: it would refuse such a folder the next time.
+    os.umask(os.umask(stat.S_IWOTH) | stat.S_IWOTH)
     with visible_streams():
         return _run(arguments, debug=debug)
 

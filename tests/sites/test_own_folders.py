@@ -402,3 +402,16 @@ def test_two_operators_share_a_cluster_file(scratch: Path, place: Path, monkeypa
         assert cluster.work_directory == f"{scratch}/uid-{uid}"
         built = build.build_kernels(cluster, As(uid), f"{cluster.work_directory}/hpcq/run-1/tiny", {"hpcq-net"})
         assert Path(built["root"]).stat().st_uid == uid
+
+
+@pytest.mark.promise("Whatever the umask, nothing that hpcq makes is writable by everybody.")
+def test_with_no_umask_nothing_is_writable_by_everybody(tmp_path: Path) -> None:
+    command = 'umask 000; exec "$0" -m hpcq run demo'
+    environment = os.environ | {"HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    made = [one for one in tmp_path.rglob("*") if not one.is_symlink()]
+    assert len(made) > 20
+    assert [str(one) for one in made if one.stat().st_mode & 0o002] == []
