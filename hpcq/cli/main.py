@@ -347,6 +347,8 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.ERROR
     # What hpcq makes is writable by nobody it does not know, whatever the umask: it would refuse such a folder the next time.
     os.umask(os.umask(stat.S_IWOTH) | stat.S_IWOTH)
+    # A service may start without it, and not every program that is started from here has a default of its own.
+    os.environ.setdefault("PATH", os.defpath)
     with visible_streams():
         return _run(arguments, debug=debug)
 

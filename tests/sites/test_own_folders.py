@@ -406,10 +406,11 @@ def test_two_operators_share_a_cluster_file(scratch: Path, place: Path, monkeypa
 
 @pytest.mark.promise("Whatever the umask, nothing that hpcq makes is writable by everybody.")
 def test_with_no_umask_nothing_is_writable_by_everybody(tmp_path: Path) -> None:
-    command = 'umask 000; exec "$0" -m hpcq run demo'
-    environment = os.environ | {"HOME": str(tmp_path)}
+    """Nor does it need a variable of the environment: a service may be started without any."""
+    command = 'umask 000; unset PATH; exec "$0" -m hpcq run demo'
+    environment = {"HOME": str(tmp_path)}
     done = subprocess.run(
-        ["bash", "-c", command, sys.executable], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ["/bin/bash", "-c", command, sys.executable], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     made = [one for one in tmp_path.rglob("*") if not one.is_symlink()]
