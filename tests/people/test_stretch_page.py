@@ -93,7 +93,8 @@ def test_what_is_told_has_a_picture(nights: History, ask: Asked, tmp_path: Path)
 JOBS = (("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n4"), ("n4", "n5"), ("n1", ""), ("n3", ""))
 SHOWN = {
     ("night",): JOBS,
-    ("class", "old"): (JOBS[0], JOBS[1], JOBS[2], JOBS[5], JOBS[6]),
+    ("class", "old"): (JOBS[0], JOBS[1], JOBS[2], JOBS[3], JOBS[5], JOBS[6]),
+    ("within", "old"): (JOBS[0], JOBS[1], JOBS[2]),
     ("group", "leaf1"): (JOBS[2],),
     ("between", "leaf2", "leaf3"): (JOBS[4],),
     ("node", "n1"): (JOBS[0], JOBS[1], JOBS[2], JOBS[5]),
