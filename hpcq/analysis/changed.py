@@ -33,7 +33,7 @@ from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter, job_scatters, pooled_scatter
 from hpcq.statistics.comparison import smallest_move
 from hpcq.store.database import Connection, transaction, writing
-from hpcq.store.history import COUNTS, MetricRow, SeriesRow
+from hpcq.store.history import COUNTS, MetricRow, SeriesRow, metric_in
 from hpcq.store.keep.annotations import Author, add_state
 from hpcq.store.query import median
 from hpcq.store.selection import AT_UTC, RESULTS, Window, within
@@ -88,6 +88,12 @@ class Tracks:
         bounds, values = self.begins.tolist(), self.value.tolist()
         for series_id, begin, end in zip(self.series_id.tolist(), bounds, bounds[1:], strict=False):
             yield series_id, values[begin:end]
+
+    def only(self, series: NDArray[np.bool_]) -> Tracks:
+        """Some of the series: shape (series,)."""
+        kept = np.repeat(series, self.counts)
+        begins = np.concatenate([[0], np.cumsum(self.counts[series])])
+        return Tracks(self.series_id[series], begins, self.value[kept], self.result[kept], self.after[kept])
 
     def without(self, results: NDArray[np.int64]) -> Tracks:
         """The points without these results."""
@@ -144,10 +150,9 @@ def tracks_of(
     facts: Sequence[tuple[str, str]] = (),
 ) -> Tracks:
     """The same of series by their number, as columns."""
-    ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
     condition, bound = within(window, facts)
     mark = "x.started_utc >= :boundary"
-    return _grouped(_fetch(database, wanted, ids, condition, mark=mark, bound=bound | {"boundary": boundary}))
+    return _grouped(_fetch(database, wanted, metrics, condition, mark=mark, bound=bound | {"boundary": boundary}))
 
 
 def tracks_by_window(
@@ -157,7 +162,6 @@ def tracks_by_window(
     wanted = {row.series_id for row in rows if row.kernel in metrics}
     if not wanted:
         return [_grouped(np.zeros(0, _ROW)) for _ in windows]
-    ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
     conditions, bound = [], dict[str, Any]()
     for number, window in enumerate(windows):
         condition, values = within(window)
@@ -166,7 +170,7 @@ def tracks_by_window(
             bound[f"w{number}_{name}"] = value
         conditions.append(f"({condition})")
     mark = " + ".join(f"{1 << number} * {condition}" for number, condition in enumerate(conditions))
-    fetched = _fetch(database, wanted, ids, f"({' OR '.join(conditions)})", mark=mark, bound=bound)
+    fetched = _fetch(database, wanted, metrics, f"({' OR '.join(conditions)})", mark=mark, bound=bound)
     return [_grouped(fetched[fetched["mark"] & (1 << number) != 0]) for number in range(len(windows))]
 
 
@@ -187,7 +191,13 @@ def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str
 
 
 def _fetch(
-    database: Connection, wanted: Collection[int], ids: str, condition: str, *, mark: str, bound: Mapping[str, Any]
+    database: Connection,
+    wanted: Collection[int],
+    metrics: Mapping[str, MetricRow],
+    condition: str,
+    *,
+    mark: str,
+    bound: Mapping[str, Any],
 ) -> NDArray[np.void]:
     """Rows of these series in the form of _ROW: pruned ones first, then in time order.
 
@@ -196,7 +206,11 @@ def _fetch(
     """
     clean = f"{COUNTS} AND x.disturbed = 0"
     columns = f"x.series_id, x.job_id, x.result_id, m.value, {mark}"
-    joined = f"result x JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
+    ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
+    joined = (
+        "result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
+        f" JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = {metric_in(database, metrics.values())}"
+    )
     rolled = (
         f"SELECT x.series_id, x.job_id, x.result_id, x.median, {mark} FROM rollup x"
         f" JOIN result b ON b.result_id = x.result_id WHERE x.metric_name_id IN ({ids}) AND"
@@ -329,12 +343,17 @@ def searched(
     history: Window,
     *,
     facts: Facts = (),
+    points: Tracks | None = None,
 ) -> Judged:
-    """Changes of level since then, in series as far back as `history`, and recorded changes whose level holds."""
+    """Changes of level since then, in series as far back as `history`, and recorded changes whose level holds.
+
+    points: those of these series there, with the boundary `since_utc`, where they were read already.
+    """
     named = {row.series_id: row for row in rows}
     found: list[Changed] = []
-    measured = {row.series_id for row in rows if row.kernel in metrics}
-    points = tracks_of(database, measured, metrics, history, boundary=since_utc, facts=facts)
+    if points is None:
+        measured = {row.series_id for row in rows if row.kernel in metrics}
+        points = tracks_of(database, measured, metrics, history, boundary=since_utc, facts=facts)
     # One point alone is compared with nothing, and no scatter is learned from it.
     there = points.of(np.flatnonzero(points.counts > 1).tolist())
     worth = [one for one in there if len(one.value) >= JUDGED_POINTS_MIN]

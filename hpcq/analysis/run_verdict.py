@@ -385,18 +385,21 @@ def _changes(
 
     beside_work: this run's values of them count for nothing.
     """
-    from hpcq.analysis.changed import explained, known_states, searched, tracks
+    from hpcq.analysis.changed import explained, known_states, searched, tracks_of
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
     rows, metrics, window = history.rows, history.metrics, history.window
     if not rows:
         return [], set(), []
-    known = {one.series_id for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN}
+    wanted = {row.series_id for row in rows if row.kernel in metrics}
+    points = tracks_of(database, wanted, metrics, window, boundary=history.since_utc)
+    points = points.only(points.counts >= JUDGED_POINTS_MIN)
+    known = set(points.series_id.tolist())
     compared = [row for row in rows if row.series_id in known]
     left_out = len(known & beside_work)
     words = f"{_count(left_out, 'series')} with a history, measured this time only beside other work: measure again"
     unclear = [Reason(Verdict.INCONCLUSIVE, words, left_out)] if left_out else []
-    judged = searched(database, compared, metrics, history.since_utc, window)
+    judged = searched(database, compared, metrics, history.since_utc, window, points=points)
     beside = beside_nights(judged, compared, found)
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
     declared = list(zip(sure, known_states(database, sure), strict=True))

@@ -740,17 +740,18 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
             unclear.add(one.row.series_id)
     said: dict[tuple[str, ...], tuple[bool, bool]] = {}  # of each pair, which has many tests: in doubt, fine
     for row in rows:
-        standing, pair = by_cluster.get(row.cluster), (row.cluster, row.client, row.server, row.kernel)
-        if standing is None:
-            continue
+        standing, series_id = by_cluster.get(row.cluster), row.series_id
+        if standing is None or (series_id not in standing.judged_series and series_id not in judged.judged_ids):
+            continue  # where pairs are drawn by lot, that is every second series
+        pair = row.cluster, row.client, row.server, row.kernel
         if pair not in said:
             is_fine = standing.says_of(row.client, row.server, row.kernel) == State.FINE
             said[pair] = standing.doubts(row.client, row.server), is_fine
         in_doubt, is_fine = said[pair]
-        if in_doubt and row.series_id in judged.judged_ids:
-            unclear.add(row.series_id)
-        elif not in_doubt and is_fine and row.series_id in standing.judged_series:
-            fine.add(row.series_id)
+        if in_doubt and series_id in judged.judged_ids:
+            unclear.add(series_id)
+        elif not in_doubt and is_fine and series_id in standing.judged_series:
+            fine.add(series_id)
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine - unclear))
 
 

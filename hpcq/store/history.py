@@ -256,6 +256,17 @@ def metrics_of(database: Connection, name: str | None) -> dict[str, MetricRow]:
     return found
 
 
+def metric_in(database: Connection, metrics: Iterable[MetricRow]) -> str:
+    """SQL for which of these metrics a result has, at most one a kernel; it must be joined with its parameter_set `ps`.
+
+    A list of all of them costs SQLite a look into the index for each, of every result.
+    """
+    ids = ", ".join(str(one.metric_name_id) for one in metrics) or "NULL"
+    query = f"SELECT kernel_id, metric_name_id FROM metric_name WHERE metric_name_id IN ({ids})"
+    cases = "".join(f" WHEN {kernel_id} THEN {metric_id}" for kernel_id, metric_id in database.execute(query))
+    return f"CASE ps.kernel_id{cases} END" if cases else "NULL"
+
+
 #: More series than this are read in one pass.
 _ONE_BY_ONE = 100
 

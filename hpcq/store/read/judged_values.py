@@ -24,7 +24,7 @@ from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values, oriented
 from hpcq.kernels import Better
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
-from hpcq.store.history import MetricRow
+from hpcq.store.history import MetricRow, metric_in
 from hpcq.store.selection import Window
 
 _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1"), ("confirms", "i8")])
@@ -90,7 +90,8 @@ def job_values(
         f" ELSE CASE x.outcome {words} END END, {_CONFIRMS}"
         " FROM run_cluster rc JOIN cluster c ON c.cluster_id = rc.cluster_id JOIN job j ON j.run_cluster_id = rc.run_cluster_id"
         " JOIN result x ON x.job_id = j.job_id AND x.final = 1 AND x.outcome <> 'not_measured'"
-        f" LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
+        " JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
+        f" LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = {metric_in(database, wanted.values())}"
         " JOIN run r ON r.run_id = rc.run_id"
         " WHERE c.name = :cluster AND x.result_id NOT IN (SELECT result_id FROM retraction)"
         " AND r.created_utc >= :from_utc AND r.created_utc < :until_utc AND (m.value IS NOT NULL OR x.outcome <> 'measured')"
