@@ -1,0 +1,627 @@
+"""The 44 kinds of outputs that were tried first with described kernels, by program, version and options.
+
+Each is made here in its layout, with the figures that its first trial had: it is read right, with the description found by
+itself, or refused with the true reason. Columns that nobody reads have any numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.imports.test_formats import bring, site
+from tests.store.test_import import Importing
+
+__all__ = ["site"]
+pytestmark = pytest.mark.fast
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An output; the kernel it is of; metrics by size (0: it has none), those that the trial told; how many sizes it has."""
+
+    number: int
+    what: str
+    text: str
+    kernel: str
+    values: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    size_count: int = 1
+    outcome: str = "measured"
+    reason: str = ""
+    twice: str = ""  # the reason of a size that stands there twice
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.what}"
+
+
+def doubled(first: int, last: int) -> list[int]:
+    found = [first]
+    while found[-1] < last:
+        found.append(max(1, 2 * found[-1]))
+    return found
+
+
+def osu(title: str, version: str, heads: str, rows: Mapping[int, str], *, before: str = "", datatype: bool = False) -> str:
+    head = f"\n# OSU {title} Test v{version}\n"
+    below = "# Datatype: MPI_CHAR.\n" if datatype else ""
+    return before + head + f"# Size      {heads}\n" + below + "".join(f"{size:<10}{row:>18}\n" for size, row in rows.items())
+
+
+def each(first: int, last: int, row: str, **known: str) -> dict[int, str]:
+    return {size: known.get(f"of_{size}", row) for size in doubled(first, last)}
+
+
+def imb(banner: str, name: str, heads: str, rows: str) -> str:
+    head = f"#    Intel{banner}, MPI-1 part\n"
+    return f"{head}# Benchmarking {name}\n# #processes = 2\n{heads}\n{rows}\n\n# All processes entering MPI_Finalize\n\n"
+
+
+NCCL_OLD = """# nThread 1 nGpus 1 minBytes {first} maxBytes {last} step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#
+#                                                       out-of-place                       in-place
+#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                       (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+{rows}# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 1.0
+"""
+NCCL = """{before}# nThread 1 nGpus 1 minBytes {first} maxBytes {last} step: 2(factor) iters: 20 validation: 1
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+{rows}# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 1.0
+"""
+
+
+def nccl(
+    layout: str, sizes: Sequence[int], *, ranks: int, wrong: str, busbw: float, before: str = "", between: str = ""
+) -> str:
+    """busbw: of the last size; the others have half of what follows."""
+    root = "" if layout is NCCL_OLD else "-1 "
+    rows = []
+    for place, size in enumerate(sizes):
+        rate = busbw / 2 ** (len(sizes) - 1 - place)
+        algbw = rate * ranks / (2 * (ranks - 1))
+        time = size / algbw / 1e3
+        cells = f"{time:.2f} {algbw:.2f} {rate:.2f} {wrong}"
+        rows.append(f" {size} {size // 4} float sum {root}{cells} {cells}\n{between}")
+    return layout.format(first=sizes[0], last=sizes[-1], rows="".join(rows), before=before)
+
+
+def perftest(rows: Sequence[str], unit: str = "Gb", more: str = "") -> str:
+    line = "-" * 87
+    head = f" #bytes     #iterations    BW peak[{unit}/sec]    BW average[{unit}/sec]   MsgRate[Mpps]{more}"
+    return "\n".join(
+        [
+            line,
+            "                    RDMA_Write BW Test",
+            " Number of qps   : 1\t\tTransport type : IB",
+            line,
+            head,
+            *rows,
+            line,
+            "",
+        ]
+    )
+
+
+def iperf3(
+    version: str,
+    rate_bps: float | None,
+    *,
+    protocol: str = "TCP",
+    end: Mapping[str, Any] | None = None,
+    streams: int = 1,
+    twice: str = "",
+    reverse: int = 0,
+    error: str = "",
+) -> str:
+    """The JSON of a client. twice: a key that stands twice in the object of `start`, as before 3.16 with several streams."""
+    started: dict[str, Any] = {"version": f"iperf {version}", "system_info": "Linux n1 6.1.0 x86_64"}
+    started |= {"connecting_to": {"host": "n2", "port": 5201}, "timestamp": {"timesecs": 1763604000}}
+    started |= {"test_start": {"protocol": protocol, "num_streams": streams, "blksize": 131072, "reverse": reverse}}
+    if rate_bps is not None:
+        size = int(rate_bps / 8)
+        one = {"bytes": size, "bits_per_second": rate_bps, "retransmits": 0}
+        end = {"streams": [{"sender": one, "receiver": one}], "sum_sent": one, "sum_received": one, **(end or {})}
+    whole = {"start": started, "intervals": [], "end": end or {}} | ({"error": error} if error else {})
+    text = json.dumps(whole, indent="\t")
+    return text.replace('"version":', f'"{twice}": 0, "{twice}": 0, "version":') if twice else text
+
+
+SOCKPERF = """sockperf: == version #{version} ==
+[ 0] IP = 10.0.0.2        PORT = 11111 # UDP
+sockperf: [Total Run] RunTime=1.050 sec; Warm up time=400 msec; SentMessages=1000; ReceivedMessages=999
+sockperf: ====> {kind}={mean} (std-dev=1.000)
+sockperf: # dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0
+sockperf: ---> <MAX> observation = {most}
+sockperf: ---> percentile 99.000 = {p99}
+sockperf: ---> percentile 50.000 = {p50}
+sockperf: ---> <MIN> observation = {least}
+"""
+STREAM = """STREAM version $Revision: 5.10 $
+This system uses 8 bytes per array element.
+Number of Threads counted = 96
+Function    Best Rate MB/s  Avg time     Min time     Max time
+Copy:          340000.0     0.0100     0.0099     0.0101
+Scale:         341000.0     0.0100     0.0099     0.0101
+Add:           362000.0     0.0100     0.0099     0.0101
+Triad:         363208.7     0.0100     0.0099     0.0101
+Solution Validates: avg error less than 1.000000e-13 on all three arrays
+"""
+NETPERF = """MIGRATED TCP STREAM TEST from 0.0.0.0 () port 0 AF_INET to n2 () port 0 AF_INET
+THROUGHPUT=1688.38
+THROUGHPUT_UNITS=10^6bits/s
+ELAPSED_TIME=1.00
+LOCAL_BYTES_SENT=211047500
+REMOTE_BYTES_RECVD=211047500
+"""
+NVBANDWIDTH = """nvbandwidth Version: v0.6
+Running device_to_device_memcpy_read_ce.
+memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0       N/A    992.80
+ 1    992.80       N/A
+
+SUM device_to_device_memcpy_read_ce 1985.60
+"""
+HPL = """HPLinpack 2.3  --  High-Performance Linpack benchmark  --   December 2, 2018
+T/V                N    NB     P     Q               Time                 Gflops
+WR11C2R4       20000   232     1     2              10.00             5.3335e+02
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.12e-03 ...... PASSED
+End of Tests.
+================"""
+IMB = "       #bytes #repetitions      t[usec]   Mbytes/sec"
+IMB_MULTI = "       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec"
+
+KINDS = [
+    Kind(
+        1,
+        "OSU 5.6.3 latency of GPUs",
+        osu(
+            "MPI-CUDA Latency",
+            "5.6.3",
+            "Latency (us)",
+            each(0, 4 << 20, "1.00", of_0="0.95", of_4194304="220.1"),
+            before="# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n",
+        ),
+        "osu_latency",
+        {0: {"half_round_trip_ns": 950}, 4 << 20: {"half_round_trip_ns": 220100}},
+        24,
+    ),
+    Kind(
+        2,
+        "OSU 5.7.1 latency after lines of Intel MPI",
+        osu(
+            "MPI Latency",
+            "5.7.1",
+            "Latency (us)",
+            {0: "25.21", 1: "25.03"},
+            before="[0] MPI startup(): Intel(R) MPI Library, Version 2021.2\n[0] MPI startup(): library kind: release\n",
+        ),
+        "osu_latency",
+        {0: {"half_round_trip_ns": 25210}, 1: {"half_round_trip_ns": 25030}},
+        2,
+    ),
+    Kind(
+        3,
+        "OSU 5.7.1 bandwidth",
+        osu("MPI Bandwidth", "5.7.1", "Bandwidth (MB/s)", {1: "0.60"}),
+        "osu_bw",
+        {1: {"throughput_bps": 4.8e6}},
+    ),
+    Kind(
+        4,
+        "OSU 5.7.1 both ways",
+        osu("MPI Bi-Directional Bandwidth", "5.7.1", "Bandwidth (MB/s)", {1: "1.89"}),
+        "osu_bibw",
+        {1: {"throughput_bps": 15.12e6}},
+    ),
+    Kind(
+        5,
+        "OSU 5.7.1 four pairs",
+        osu("MPI Multiple Bandwidth / Message Rate", "5.7.1", "MB/s        Messages/s", {4: "126.43       31608531.76"}),
+        "osu_mbw_mr",
+        {4: {"throughput_bps": 1011.44e6, "message_rate_pps": 31608531.76}},
+    ),
+    Kind(
+        6,
+        "OSU 5.7.1 allreduce -f",
+        osu(
+            "MPI Allreduce Latency",
+            "5.7.1",
+            "Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
+            {4: "42.50 40.25 44.75 1000"},
+        ),
+        "osu_allreduce",
+        {4: {"operation_mean_ns": 42500, "operation_fastest_rank_ns": 40250, "operation_slowest_rank_ns": 44750}},
+    ),
+    Kind(
+        7,
+        "OSU 5.7.1 alltoall -f",
+        osu(
+            "MPI All-to-All Personalized Exchange Latency",
+            "5.7.1",
+            "Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
+            {1: "52.50 50.25 54.75 1000"},
+        ),
+        "osu_alltoall",
+        {1: {"operation_mean_ns": 52500, "operation_fastest_rank_ns": 50250, "operation_slowest_rank_ns": 54750}},
+    ),
+    Kind(
+        8,
+        "OSU 5.9 latency over EFA",
+        osu("MPI Latency", "5.9", "Latency (us)", each(0, 4 << 20, "16.00", of_0="15.50")),
+        "osu_latency",
+        {0: {"half_round_trip_ns": 15500}},
+        24,
+    ),
+    Kind(
+        9,
+        "OSU 6.2 bandwidth",
+        osu("MPI Bandwidth", "6.2", "Bandwidth (MB/s)", {4 << 20: "1280.00"}),
+        "osu_bw",
+        {4 << 20: {"throughput_bps": 10.24e9}},
+    ),
+    Kind(
+        10,
+        "OSU 7.2 latency of GPUs, datatype below the headings",
+        osu("MPI-CUDA Latency", "7.2", "Avg Latency(us)", each(1, 4 << 20, "5.00", of_1="4.06"), datatype=True),
+        "osu_latency",
+        {1: {"half_round_trip_ns": 4060}},
+        23,
+    ),
+    Kind(
+        11,
+        "OSU 7.5 bandwidth over Slingshot",
+        osu("MPI Bandwidth", "7.5", "Bandwidth (MB/s)", {4 << 20: "24005.74"}),
+        "osu_bw",
+        {4 << 20: {"throughput_bps": 192.04592e9}},
+    ),
+    Kind(
+        12,
+        "OSU 7.5 both ways, GPUs",
+        osu(
+            "MPI-CUDA Bi-Directional Bandwidth",
+            "7.5",
+            "Bandwidth (MB/s)",
+            {4 << 20: "46000.25"},
+            before="# Datatype: MPI_CHAR.\n",
+        ),
+        "osu_bibw",
+        {4 << 20: {"throughput_bps": 368.002e9}},
+    ),
+    Kind(
+        13,
+        "OSU 7.5 alltoall -d cuda",
+        osu(
+            "MPI-CUDA All-to-All Personalized Exchange Latency",
+            "7.5",
+            "Avg Latency(us)",
+            each(1, 1 << 20, "30.00", of_1048576="70.25"),
+        ),
+        "osu_alltoall",
+        {1 << 20: {"operation_mean_ns": 70250}},
+        21,
+    ),
+    Kind(
+        14,
+        "OSU 7.5 bandwidth --validation",
+        osu(
+            "MPI Bandwidth",
+            "7.5",
+            "Bandwidth (MB/s)        Validation",
+            {1: "0.95              Pass", 2: "1.90              Pass"},
+        ),
+        "osu_bw",
+        {1: {"throughput_bps": 7.6e6}, 2: {"throughput_bps": 15.2e6}},
+        2,
+    ),
+    Kind(
+        15,
+        "OSU 7.5 alltoall --validation",
+        osu(
+            "MPI All-to-All Personalized Exchange Latency",
+            "7.5",
+            "Avg Latency(us)        Validation",
+            {1: "12.25              Pass"},
+        ),
+        "osu_alltoall",
+        {1: {"operation_mean_ns": 12250}},
+    ),
+    Kind(
+        16,
+        "IMB 2019u6 -multi 0 PingPong",
+        imb(
+            "(R) MPI Benchmarks 2019 Update 6",
+            "Multi-PingPong",
+            IMB_MULTI,
+            "  0     1000   21.00  25.00   23.00     0.00\n  1024         1000  22.00    26.00        24.00        39.38\n",
+        ),
+        "imb_multi_pingpong",
+        {1024: {"half_round_trip_mean_ns": 24000, "slowest_pair_bps": 315.04e6}},
+        2,
+    ),
+    Kind(
+        17,
+        "IMB 4.0 PingPong, whose Mbytes are 2^20 bytes",
+        imb(
+            " (R) MPI Benchmarks 4.0",
+            "PingPong",
+            IMB,
+            "            0         1000         2.23         0.00\n        16384         1000         9.76      1600.76",
+        ),
+        "imb_pingpong",
+        {16384: {"half_round_trip_ns": 9760, "throughput_bps": 1600.76 * 8 * (1 << 20)}},
+        2,
+    ),
+    Kind(
+        18,
+        "nccl-tests -c 0, which did not check",
+        nccl(NCCL, doubled(8, 64), ranks=2, wrong="N/A", busbw=8.0),
+        "nccl_all_reduce",
+        {64: {"bus_throughput_bps": 64e9}},
+        4,
+    ),
+    Kind(
+        19,
+        "nccl-tests of NCCL 2.8 -b 1: sizes that are no element",
+        nccl(NCCL_OLD, doubled(1 << 20, 4 << 20), ranks=8, wrong="N/A", busbw=16.0).replace(
+            " 1048576 262144 float",
+            2 * " 0 0 float sum 35.00 0.00 0.00 N/A 35.00 0.00 0.00 N/A\n" + " 1048576 262144 float",
+        ),
+        "nccl_all_reduce",
+        {4 << 20: {"bus_throughput_bps": 128e9}},
+        4,
+        twice="table: size '0' stands twice: must stand there once",
+    ),
+    Kind(
+        20,
+        "nccl-tests of NCCL 2.8 with SHARP",
+        nccl(NCCL_OLD, [1 << 29, 1 << 30], ranks=16, wrong="2e-07", busbw=40.0),
+        "nccl_all_reduce",
+        {1 << 30: {"bus_throughput_bps": 320e9}},
+        2,
+    ),
+    Kind(
+        21,
+        "nccl-tests, lines of NCCL_DEBUG=INFO between rows",
+        nccl(
+            NCCL,
+            doubled(1024, 8192),
+            ranks=2,
+            wrong="0",
+            busbw=8.0,
+            between="n1:4242:4243 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n",
+        ),
+        "nccl_all_reduce",
+        {8192: {"bus_throughput_bps": 64e9}},
+        4,
+    ),
+    Kind(
+        22,
+        "nccl-tests 2.17.1, eight GH200",
+        nccl(
+            NCCL,
+            doubled(8, 128 << 20),
+            ranks=8,
+            wrong="0",
+            busbw=122.57,
+            before="# Collective test starting: all_reduce_perf\n",
+        ),
+        "nccl_all_reduce",
+        {128 << 20: {"bus_throughput_bps": 980.56e9, "in_place_bus_throughput_bps": 980.56e9}},
+        25,
+    ),
+    Kind(
+        23,
+        "rccl-tests, validation 0",
+        nccl(
+            NCCL,
+            doubled(1 << 20, 4 << 20),
+            ranks=16,
+            wrong="N/A",
+            busbw=160.0,
+            before="# Collective test starting: all_reduce_perf\nrccl-tests: Version develop:5b27b96\n",
+        ),
+        "nccl_all_reduce",
+        {4 << 20: {"bus_throughput_bps": 1280e9}},
+        3,
+    ),
+    Kind(
+        24,
+        "ib_write_bw of 8 MiB in MB/s",
+        perftest([" 8388608    20000            12010.50            12008.25                    0.001501"], "MB"),
+        "perftest_write_bw",
+        {8 << 20: {"throughput_bps": 12008.25 * 8 * (1 << 20)}},
+    ),
+    Kind(
+        25,
+        "ib_write_bw -a in MB/s",
+        perftest(
+            [
+                f" {size}    5000            {size / 10:.2f}            {size / 10:.2f}                    0.104858"
+                for size in doubled(2, 8 << 20)
+            ],
+            "MB",
+        ),
+        "perftest_write_bw",
+        {},
+        1,
+        "invalid",
+        "perftest_write_bw: table: 23 rows: must be exactly 1",
+    ),
+    Kind(
+        26,
+        "ib_write_bw with a column BW min",
+        perftest(
+            [" 65536      5000             368.67             368.48 \t\t   0.702829\t\t  0.00"], more="        BW min[Gb/sec]"
+        ),
+        "perftest_write_bw",
+        {65536: {"throughput_bps": 368.48e9, "throughput_peak_bps": 368.67e9, "message_rate_pps": 702829}},
+    ),
+    Kind(
+        27,
+        "ib_write_bw -D 10, which has no peak",
+        perftest([" 65536      1249344          0.00               109.17                0.208224"]),
+        "perftest_write_bw",
+        {65536: {"throughput_bps": 109.17e9, "message_rate_pps": 208224}},
+    ),
+    Kind(
+        28,
+        "ib_write_bw of 8 MiB",
+        perftest([" 8388608    5000             98.03              98.03                 0.001461"]),
+        "perftest_write_bw",
+        {8 << 20: {"throughput_bps": 98.03e9}},
+    ),
+    Kind(29, "iperf3 3.0.11", iperf3("3.0.11", 934.268e6), "iperf3_tcp", {131072: {"throughput_bps": 934.268e6}}),
+    Kind(
+        30,
+        "iperf3 3.1.3",
+        iperf3("3.1.3", 388.7e6, end={"sum_sent": {"bytes": 48587500, "bits_per_second": 389e6, "retransmits": 159}}),
+        "iperf3_tcp",
+        {131072: {"throughput_bps": 388.7e6, "retransmit_count": 159}},
+    ),
+    Kind(
+        31,
+        "iperf3 3.1.3 over UDP, which has no rate of the receiver",
+        iperf3(
+            "3.1.3",
+            None,
+            protocol="UDP",
+            end={
+                "sum": {
+                    "bytes": 1302528,
+                    "bits_per_second": 1.04e6,
+                    "jitter_ms": 0.01,
+                    "lost_packets": 0,
+                    "packets": 159,
+                    "lost_percent": 0,
+                }
+            },
+        ),
+        "iperf3_udp",
+        {131072: {"lost_ratio": 0, "sent_count": 159}},
+    ),
+    Kind(
+        32,
+        "iperf3 3.1.6, two streams",
+        iperf3("3.1.6", 88.57e6, streams=2),
+        "iperf3_tcp",
+        {131072: {"throughput_bps": 88.57e6}},
+    ),
+    Kind(
+        33,
+        "iperf3 3.6 -P 4, a key twice",
+        iperf3("3.6", 9.5e9, streams=4, twice="sock_bufsize"),
+        "iperf3_tcp",
+        {131072: {"throughput_bps": 9.5e9}},
+    ),
+    Kind(
+        34,
+        "iperf3 3.12 -P 4 -R, a key twice",
+        iperf3("3.12", 9.25e9, streams=4, twice="sock_bufsize", reverse=1),
+        "iperf3_tcp",
+        {131072: {"throughput_bps": 9.25e9}},
+    ),
+    Kind(
+        35,
+        "iperf3 3.12 --bidir",
+        iperf3(
+            "3.12",
+            8.5e9,
+            streams=1,
+            twice="sndbuf_actual",
+            end={"sum_sent_bidir_reverse": {"bits_per_second": 7e9}, "sum_received_bidir_reverse": {"bits_per_second": 7e9}},
+        ),
+        "iperf3_tcp",
+        {131072: {"throughput_bps": 8.5e9}},
+    ),
+    Kind(
+        36,
+        "iperf3 3.12 interrupted",
+        iperf3("3.12", 0.0, error="interrupt - the client has terminated"),
+        "iperf3_tcp",
+        {},
+        1,
+        "failed",
+        "iperf3_tcp: it said: interrupt - the client has terminated",
+    ),
+    Kind(
+        37,
+        "iperf3 3.12 whose server ended, exit code 0",
+        iperf3("3.12", 0.0, error="the server has terminated"),
+        "iperf3_tcp",
+        {},
+        1,
+        "failed",
+        "iperf3_tcp: it said: the server has terminated",
+    ),
+    Kind(
+        38,
+        "iperf3 3.12 without a server, exit code 0",
+        iperf3("3.12", None, error="unable to connect to server: Connection refused"),
+        "iperf3_tcp",
+        {},
+        1,
+        "failed",
+        "iperf3_tcp: it said: unable to connect to server: Connection refused",
+    ),
+    Kind(
+        39,
+        "sockperf under-load without --full-rtt",
+        SOCKPERF.format(
+            version="3.7",
+            kind="avg-latency",
+            mean="110000.000",
+            most="220000.000",
+            p99="200000.000",
+            p50="109800.000",
+            least="100.000",
+        ),
+        "sockperf_udp",
+        {0: {"round_trip_p50_ns": 219.6e6}},
+    ),
+    Kind(
+        40,
+        "sockperf 3.10",
+        SOCKPERF.format(version="3.10", kind="avg-rtt", mean="10.000", most="90.000", p99="20.000", p50="9.500", least="8.250"),
+        "sockperf_udp",
+        {0: {"round_trip_p50_ns": 9500, "round_trip_min_ns": 8250}},
+    ),
+    Kind(41, "STREAM", STREAM, "stream", {0: {"triad_bps": 2.9056696e12}}),
+    Kind(42, "netperf 2.7", NETPERF, "netperf_tcp", {0: {"throughput_bps": 1688.38e6}}),
+    Kind(43, "nvbandwidth 0.6", NVBANDWIDTH, "nvbandwidth", {0: {"throughput_sum_bps": 15.8848e12}}),
+    Kind(44, "xhpl, no line end at its end", HPL, "hpl", {0: {"billion_operations_per_s_count": 533.35}}),
+]
+
+
+@pytest.mark.promise(
+    "The kinds of outputs of other people's benchmarks that were tried first are read right, or refused with the reason."
+)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_kind(site: Importing, kind: Kind) -> None:
+    path = site.folder / "n1_n2.out"
+    path.write_text(kind.text)
+    bring(site, "logs", path, "--names", "{client}_{server}.out")
+    found = site.ask("SELECT DISTINCT kernel, outcome, coalesce(reason, '') FROM v_results ORDER BY outcome DESC")
+    refused = [(kind.kernel, "invalid", f"{kind.kernel}: {kind.twice}")] if kind.twice else []
+    assert found == [(kind.kernel, kind.outcome, kind.reason), *refused]
+    assert site.ask("SELECT count(DISTINCT message_bytes) FROM v_results WHERE message_bytes IS NOT NULL")[0][0] in {
+        0,
+        kind.size_count,
+    }
+    for size, metrics in kind.values.items():
+        values = dict(site.ask(f"SELECT metric, value FROM v_metrics WHERE coalesce(message_bytes, 0) = {size}"))
+        assert {name: values[name] for name in metrics} == pytest.approx(metrics, rel=1e-4 if "bus" in str(metrics) else 1e-9)
+    if kind.outcome != "measured":
+        assert site.ask("SELECT count(*) FROM v_metrics") == [(0,)]
+
+
+def test_all_kinds_are_there() -> None:
+    assert [kind.number for kind in KINDS] == list(range(1, 45))
