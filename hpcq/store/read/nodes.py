@@ -284,13 +284,14 @@ def _partners(database: Connection, cluster: str, node: str, selection: Selectio
     wanted = replace(selection, cluster=cluster, node=None)
     for test, members in _by_test(_series_medians(database, wanted)).items():
         compared = [one.value for one in members if one.n]
+        usual = median(compared) if len(compared) > 1 else None
         client_cluster, kernel, message_bytes, same, metric, unit = test
         for one in members:
             ends = (("client", client_cluster, one.client, one.server), ("server", same[-1], one.server, one.client))
             roles = [(role, partner) for role, home, name, partner in ends if (home, name) == (cluster, node)]
             if not roles or not one.n or names_several(one.server):
                 continue
-            ratio = _level(one, one.newest, median(compared)) if len(compared) > 1 else None
+            ratio = None if usual is None else _level(one, one.newest, usual)
             (role, partner), *_ = roles
             newest = one.newest, one.newest_run.partition(" ")[0]
             found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, *newest, one.n, ratio))
@@ -322,10 +323,10 @@ def _series_medians(database: Connection, selection: Selection) -> list[_SeriesM
         if cluster in {None, test[0], test[3][-1]}:
             clean, late = values[series_id]
             here, left_out = (clean, len(late)) if clean else (late, 0)
-            runs = {run for run, _ in here}
-            newest = max(runs, key=began.__getitem__)
+            newest = here[0][0]
             value = last = median([value for _, value in here])
-            if len(runs) > 1:
+            if any(run != newest for run, _ in here):
+                newest = max((run for run, _ in here), key=began.__getitem__)
                 last = median([value for run, value in here if run == newest])
             found.append(
                 _SeriesMedian(test, client, server, value, better, len(here), left_out, not clean, last, began[newest])
