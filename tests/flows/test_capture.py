@@ -60,10 +60,12 @@ def test_what_packets_say_agrees_with_the_kernels_own_figures(programs: Programs
         line = pair.run(programs.net, "udp_pingpong", duration_s=3, flow_count=4, outstanding_count=4, **short).line
         found = line["metrics"]
         agrees(found)
-        line = pair.run(
-            programs.net, "tcp_pingpong", "--capture-file", str(tmp_path / "kept" / "here"), duration_s=3, **short
-        ).line
-        found = line["metrics"]
+        for _ in range(4):  # one whose SYN or its answer the path lost has no round trip of it
+            words = ["--capture-file", str(tmp_path / "kept" / "here")]
+            line = pair.run(programs.net, "tcp_pingpong", *words, duration_s=3, **short).line
+            found = line["metrics"]
+            if "capture_syn_round_trip_ns" in found:
+                break
         assert found["capture_syn_round_trip_ns"] > 0.04e9
         agrees(found)
         for end in ("client", "server"):

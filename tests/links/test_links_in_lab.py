@@ -172,3 +172,25 @@ def test_the_comparison_was_measured_between_the_pairs_of_the_link(measured: Des
         counts = driven["scheduler_query_count"]
         # 30 to begin with, one more for each 5 s; the user's limit and the history of jobs are asked for beside.
         assert max([counts] if isinstance(counts, int) else counts.values()) <= 30 + driven["wall_s"] / 5 + 12
+
+
+@pytest.mark.promise("Across a link both ends capture where an administrator allowed it, and else say what is missing.")
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_capture_across_the_link(lab: RunningLab, tmp_path: Path, allowed: bool) -> None:
+    desk = desk_of(lab, tmp_path / "folder")
+    options = "{duration_s: 300ms, warmup_s: 100ms, capture: headers, direction: client_to_server}"
+    desk.campaign(campaign("pairs: 1, compare: false", f"- {{kernel: tcp_stream, parameters: {options}}}"))
+    desk.hpcq("run", "--detach", "campaign.yaml")
+    for name in ("alpha", "beta") if allowed else ():
+        root = json.loads((desk.run_folder / name / "build.json").read_text())["root"]
+        lab.exec(name, "setcap", "cap_net_raw+ep", f"{root}/bin/hpcq-net")
+    desk.hpcq("resume")
+    lines = [json.loads(path.read_text()) for path in desk.run_folder.glob(f"{LINK}/jobs/*/*/*/t*-r*.json")]
+    assert len(lines) == 2, "both directions"
+    for line in lines:
+        missing = [one["message"] for one in line["warnings"] if "CAP_NET_RAW is missing" in one["message"]]
+        assert (line["valid"], len(missing)) == (True, 0 if allowed else 2)
+        assert line["granted"]["client_capture"] is line["granted"]["server_capture"] is allowed
+        assert (line["metrics"].get("capture_round_trip_min_ns", 0) > 2.8e6) is allowed, "the link's own delay, both ways"
+    kept = sorted(path.name.split(".", 1)[1] for path in desk.run_folder.glob(f"{LINK}/jobs/*/*/*/*.pcap"))
+    assert kept == (["client.pcap", "client.pcap", "server.pcap", "server.pcap"] if allowed else [])
