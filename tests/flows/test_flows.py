@@ -15,6 +15,14 @@ from tests.kernels.kernel_programs import ENDLESS_S, LIMIT_S, Programs, Server, 
 COUNTED = {"duration_s": 60, "warmup_s": 0.005}
 
 
+def test_datagrams_of_one_moment_have_no_rate(server: Server) -> None:
+    """One message, which the receiver's system cuts into twenty with one stamp."""
+    options = {"gso_segment_count": 40, "operation_count_max": 20, "duration_s": 60, "warmup_s": 0}
+    line = server.run("udp_stream", **options).line
+    assert line["metrics"]["received_count"] == 20
+    assert line["invalid_reason"] == "all datagrams that arrived of 20 sent arrived at one moment"
+
+
 @pytest.mark.promise("Where both ends send at once, each direction is counted to the last byte, apart from the other.")
 @pytest.mark.parametrize("wait_by", ["block", "epoll", "spin"])
 @pytest.mark.parametrize("flow_count", [1, 64])

@@ -130,6 +130,19 @@ def test_without_idle_phases_there_is_no_added_delay(server: Server) -> None:
     assert not {"queueing_delay_p50_ns", "idle_round_trip_p50_ns", "after_round_trip_p50_ns"} & set(metrics)
 
 
+def test_a_stream_too_short_for_its_companion_says_so(server: Server) -> None:
+    options = {
+        **SHORT,
+        "warmup_s": 0,
+        "companion_rate_pps": 1,
+        "operation_count_max": 2,
+        "message_bytes": 1000,
+        "duration_s": 60,
+    }
+    line = server.run("tcp_stream", companion="udp_pingpong", **options).line
+    assert line["invalid_reason"] == "the stream ended before the companion sent a request beside it"
+
+
 REQUEST = """request
 kernel tcp_stream
 timeout_s 60

@@ -53,3 +53,11 @@ def test_the_sanitizers_see_every_thread_through(sanitized: Programs, secret: Pa
 def test_what_does_not_fit_here_is_refused(server: Server, options: dict[str, Any], said: str) -> None:
     done = server.run("memory_copy", **FEW | options)
     assert (done.rc, done.line["valid"], done.line["error"]["message"]) == (2, False, said)
+
+
+def test_arrays_that_take_too_long_to_write_end_at_the_time_limit(server: Server) -> None:
+    """The system makes pages as they are written first, which may take it half a minute."""
+    done = server.run("memory_copy", "--timeout-s", "0.15", **FEW | {"array_bytes": 1 << 30})
+    assert (done.rc, done.line["valid"]) == (3, False), done.err
+    assert "timed out: the arrays were not written for the first time" in done.err
+    assert "hint: array_bytes" in done.err

@@ -72,7 +72,7 @@ static bool refused(const struct capture *capture, char *reason, const char *wha
         snprintf(reason, CAPTURE_REASON_BYTES,
                  "CAP_NET_RAW is missing (root, or `setcap cap_net_raw+ep` on the program)");
     else
-        snprintf(reason, CAPTURE_REASON_BYTES, "%s: %s %.150s", what, pcap.statustostr(status),
+        snprintf(reason, CAPTURE_REASON_BYTES, "%.90s: %s %.90s", what, pcap.statustostr(status),
                  pcap.geterr(capture->handle));
     return false;
 }

@@ -419,6 +419,10 @@ static void companion_report(struct run *run, struct companion *companion, struc
     if ((double)loaded->sent_count < kept_pace_ratio * floor(wanted))
         run_warn(run, "companion_slow", "the companion sent %llu of %.0f requests: its thread had no CPU",
                  (unsigned long long)loaded->sent_count, wanted);
+    if (!loaded->sent_count) {
+        run_invalid(run, "the stream ended before the companion sent a request beside it");
+        return;
+    }
     if (!loaded->answered_count) {
         run_invalid(run, "no reply to any of the companion's %llu requests beside the stream",
                     (unsigned long long)loaded->sent_count);

@@ -452,7 +452,10 @@ static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
     if (state->all.count > 1 && way == &metrics->way)
         metrics->flow_fairness_ratio = flows_fairness(&state->all);
     if (state->last_ns <= state->first_ns) {
-        run_invalid(run, "fewer than two datagrams arrived of %.0f sent", sent);
+        run_invalid(run,
+                    received < 2 ? "fewer than two datagrams arrived of %.0f sent"
+                                 : "all datagrams that arrived of %.0f sent arrived at one moment",
+                    sent);
         return;
     }
     double span_ns = udp_stream_span_ns(

@@ -5,6 +5,7 @@
  *   a pass   copy c = a | scale b = q c | add c = a + b | triad a = b + q c      by all threads, each its own part
  */
 #include "base/clock.h"
+#include "base/signals.h"
 #include "engine/run.h"
 
 #include <math.h>
@@ -20,7 +21,8 @@ enum {
     THREADS_MAX = 1024,
     PASSES_MAX = 1 << 16,
     CACHE_FACTOR = 4, /* STREAM's own rule: each array at least four times the last-level cache */
-    RAMP = 1024
+    RAMP = 1024,
+    TOUCHES_BETWEEN_LOOKS = 1 << 20
 };
 static const double array_min_bytes = 64 << 20, known_limit = 1e-9;
 static const double q = 0.41421356237309504880; /* sqrt(2) - 1: 2 q + q^2 = 1, so that a pass leaves a as it was */
@@ -90,6 +92,7 @@ struct memory {
     size_t count, worker_count, pass_count, kept_count;
     struct worker workers[THREADS_MAX];
     pthread_barrier_t barrier;
+    uint64_t deadline_ns; /* for the first writing */
     bool stop, is_up;
     double *took_ns[LOOPS];
 };
@@ -131,10 +134,18 @@ static void worker_pin(const struct worker *worker)
     sched_setaffinity(0, sizeof set, &set); /* of this thread; a CPU that went away since leaves it where it may be */
 }
 
+/* Pages that the system has to make first may take it a minute. */
+static bool touch_over(const struct memory *memory)
+{
+    return signals_stop() || clock_now_ns() >= memory->deadline_ns;
+}
+
 /* Each thread writes its part first: the pages are those of its NUMA node, and no page fault is timed. */
 static void worker_touch(const struct worker *worker)
 {
     for (size_t i = worker->begin; i < worker->end; i++) {
+        if (i % TOUCHES_BETWEEN_LOOKS == 0 && touch_over(worker->memory))
+            return;
         worker->memory->a[i] = first_value(i);
         worker->memory->b[i] = 2;
         worker->memory->c[i] = 0;
@@ -206,6 +217,7 @@ static size_t cpus_allowed(int cpus[THREADS_MAX])
 
 static bool workers_start(struct run *run, struct memory *memory, const int *cpus)
 {
+    memory->deadline_ns = run->deadline_ns;
     pthread_barrier_init(&memory->barrier, NULL, (unsigned)memory->worker_count);
     for (size_t i = 0; i < memory->worker_count; i++) {
         struct worker *worker = &memory->workers[i];
@@ -220,7 +232,12 @@ static bool workers_start(struct run *run, struct memory *memory, const int *cpu
     worker_pin(&memory->workers[0]);
     worker_touch(&memory->workers[0]);
     pthread_barrier_wait(&memory->barrier);
-    return true;
+    if (signals_stop())
+        return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+    if (!touch_over(memory))
+        return true;
+    fail_hint(&run->failure, "array_bytes says how large they are, --timeout-s how long everything may take");
+    return fail(&run->failure, EXIT_PEER, "timed out: the arrays were not written for the first time");
 }
 
 static bool memory_open(struct run *run)
