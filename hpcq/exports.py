@@ -259,7 +259,7 @@ def _verdict_suite(exported: Exported) -> ET.Element:
 
 
 def _gate_case(cluster: str, gate: GateVerdict) -> ET.Element:
-    case = _case(cluster, gate.series.kernel, f"gate: {gate.gate}: {gate.series.client} > {gate.series.server}")
+    case = _case(cluster, gate.series.kernel, f"gate: {gate.gate}: {gate.series.ends}")
     if gate.verdict == "failed":
         ET.SubElement(case, "failure", type="gate", message=_clean(f"{gate.words}: must be {gate.bound}"))
     elif gate.verdict == "inconclusive":
@@ -301,10 +301,7 @@ def _lines(exported: Exported) -> Iterator[str]:
     yield from _table(
         "Gates that failed",
         ("cluster", "pair", "kernel", "seen", "allowed"),
-        [
-            (one.series.cluster, f"{one.series.client} > {one.series.server}", one.series.kernel, one.words, one.bound)
-            for one in failed
-        ],
+        [(one.series.cluster, one.series.ends, one.series.kernel, one.words, one.bound) for one in failed],
     )
     yield from _table(
         "Not measured",

@@ -38,6 +38,13 @@ class MeasuredSeries(MetricOfTest):
     left_out_count: int = 0
     disturbed: bool = False
     network: str = ""
+    #: Of a kernel that ran with several.
+    toolchain: str = ""
+
+    @property
+    def ends(self) -> str:
+        """`n1 > n2`, and the toolchain where the kernel ran with several: `n1 > n2 with intel`."""
+        return f"{self.client} > {self.server}" + (f" with {self.toolchain}" if self.toolchain else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +334,7 @@ class Peers:
 
 def _test(series: MeasuredSeries, alike: tuple[str | None, str | None]) -> str:
     """What peers have in common."""
-    test = (series.cluster, series.kernel, series.metric, series.network, alike)
+    test = (series.cluster, series.kernel, series.metric, series.network, series.toolchain, alike)
     return f"{test} {sorted((name, str(value)) for name, value in series.parameters.items())}"
 
 

@@ -220,7 +220,7 @@ def failed_lines(failed: Sequence[FailedGate]) -> list[str]:
     lines = []
     for (run, gate), members in together.items():
         first = members[0]
-        place = f"{first.series.cluster}: {first.series.client} > {first.series.server}"
+        place = f"{first.series.cluster}: {first.series.ends}"
         count = f"{count_of(len(members), 'test')}, such as {place}" if len(members) > 1 else place
         lines.append(f"failed: {gate}: {count}: {first.words} (run {run})")
     return lines

@@ -78,13 +78,15 @@ def sleep_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict
     names = names_of_tests(database, run_ids)
     counts: dict[str, tuple[int, int]] = {}
     for row in database.execute(
-        "SELECT v.kernel, s.parameters, s.network, count(*) AS of_count, sum(EXISTS (SELECT 1 FROM result_finding f JOIN rule r"
+        "SELECT v.kernel, s.parameters, s.network, s.toolchain, count(*) AS of_count,"
+        " sum(EXISTS (SELECT 1 FROM result_finding f JOIN rule r"
         f" ON r.rule_id = f.rule_id WHERE f.result_id = v.result_id AND r.name = '{SLEEP_RULE}')) AS n"
         " FROM v_results v JOIN series s ON s.series_id = v.series_id WHERE v.cluster = ? AND v.outcome = 'measured'"
-        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) GROUP BY v.kernel, s.parameters, s.network",
+        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) "
+        " GROUP BY v.kernel, s.parameters, s.network, s.toolchain",
         (cluster,),
     ):
-        name = names[str(row["kernel"]), str(row["parameters"]), str(row["network"])]
+        name = names[str(row["kernel"]), str(row["parameters"]), str(row["network"]), str(row["toolchain"])]
         slept, of = counts.get(name, (0, 0))
         counts[name] = (slept + int(row["n"]), of + int(row["of_count"]))
     return {name: f"a CPU slept deeply in {slept} of {of} results" for name, (slept, of) in counts.items() if slept}
@@ -135,33 +137,40 @@ def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) ->
     raise UserError(f"--cluster: {said}: {', '.join(found)} were measured", f"--cluster {found[0]}" if found else None)
 
 
-def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str, str], str]:
-    """By (kernel, parameters of the series, network): `tcp_stream 64 KiB`, so that it differs from the kernel's other tests.
+def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str, str, str], str]:
+    """By (kernel, parameters of the series, network, toolchain): `tcp_stream 64 KiB`, unlike the kernel's other tests.
 
-    Where some pair was measured over several networks, `tcp_stream 64 KiB over ib0`: each network is a test of its own.
+    Where some pair was measured over several networks, `tcp_stream 64 KiB over ib0`, and with several toolchains,
+    `mpi_pingpong 64 KiB with intel`: each is a test of its own.
     """
     sizes: dict[tuple[str, str], str] = {}
-    networks: dict[tuple[str, str], set[str]] = {}
+    ways: set[tuple[str, str, str, str]] = set()
     series = (
         "FROM result x JOIN v_pairs p ON p.job_id = x.job_id JOIN series s ON s.series_id = x.series_id"
         " JOIN kernel k ON k.kernel_id = s.kernel_id JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
         f" WHERE p.run_id IN ({_ids(run_ids)})"
     )
-    for row in database.execute(f"SELECT DISTINCT k.name AS kernel, s.parameters, s.network, ps.message_bytes {series}"):
+    query = f"SELECT DISTINCT k.name AS kernel, s.parameters, s.network, s.toolchain, ps.message_bytes {series}"
+    for row in database.execute(query):
         test = (str(row["kernel"]), str(row["parameters"]))
         sizes[test] = size_text(row["message_bytes"])
-        networks.setdefault(test, set()).add(str(row["network"]))
-    apart: set[tuple[str, str]] = set()
-    if any(len(several) > 1 for several in networks.values()):  # else nodes may differ, each with one of its own
-        pairs = "GROUP BY s.kernel_id, s.parameters, s.client_node_id, s.server_node_id HAVING count(DISTINCT s.network) > 1"
+        ways.add((*test, str(row["network"]), str(row["toolchain"])))
+    apart: dict[str, set[tuple[str, str]]] = {"network": set(), "toolchain": set()}
+    for column, tests in apart.items():
+        if len({(*one[:2], one[2 if column == "network" else 3]) for one in ways}) == len(sizes):
+            continue  # else nodes may differ, each with one of its own
+        pairs = f"GROUP BY s.kernel_id, s.parameters, s.client_node_id, s.server_node_id HAVING count(DISTINCT s.{column}) > 1"
         rows = database.execute(f"SELECT DISTINCT k.name AS kernel, s.parameters {series} {pairs}")
-        apart = {(str(row["kernel"]), str(row["parameters"])) for row in rows}
+        tests |= {(str(row["kernel"]), str(row["parameters"])) for row in rows}
     variants = variant_names(sizes)
-    found: dict[tuple[str, str, str], str] = {}
-    for test, size in sizes.items():
-        for network in networks[test]:
-            over = f"over {network}" if test in apart else ""
-            found[(*test, network)] = " ".join(one for one in (test[0], size, variants[test], over) if one)
+    found: dict[tuple[str, str, str, str], str] = {}
+    for kernel, parameters, network, toolchain in ways:
+        test = (kernel, parameters)
+        over = f"over {network}" if test in apart["network"] else ""
+        by = f"with {toolchain}" if test in apart["toolchain"] else ""
+        found[kernel, parameters, network, toolchain] = " ".join(
+            one for one in (kernel, sizes[test], variants[test], over, by) if one
+        )
     return found
 
 

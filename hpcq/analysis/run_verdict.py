@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -167,7 +167,15 @@ def run_verdict(
     told += [Reason(Verdict.INCONCLUSIVE, look.line, 1) for look in looks if look.state == State.SUSPECTED]
     nodes = _ledger(accepted, pairs)
     lost = _lost(database, run_id, cluster, series, history)
-    reasons = [*_gone(lost, history), *told, *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
+    reasons = [
+        *_gone(lost, history, query.kernels_of_several_toolchains(database, run_id)),
+        *told,
+        *_failed_gates(gates),
+        *changes,
+        *nodes,
+        *_open_gates(gates),
+        *_missing(runs),
+    ]
     if unread:
         reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
     reasons.sort(key=lambda one: _BAD.index(one.verdict) if one.verdict in _BAD else len(_BAD))
@@ -303,20 +311,23 @@ def _lost(
     return outcomes_in(database, [run_id], Selection(cluster=cluster), doubtful | again) if again else series.doubtful
 
 
-def _gone(outcomes: Iterable[SeriesOutcome], history: _History) -> Iterator[Reason]:
+def _gone(outcomes: Iterable[SeriesOutcome], history: _History, several: Collection[str]) -> Iterator[Reason]:
     """Tests that ran without a valid result, grouped by node if one node has most of them; and others that are gone.
 
-    Others did not run this time, and have only failed since they were last measured.
+    Others did not run this time, and have only failed since they were last measured. several: kernels that the run measured
+    with several toolchains; their pairs are told with theirs.
     """
     every = [one for one in outcomes if one.series_id not in history.declared]
     failed = [one for one in every if one.gone]
     if failed:
         why = Counter(one.why for one in failed).most_common(1)[0][0]
-        words = f"{_count(len(failed), 'series')} ran and brought no valid result: {_places(failed)}. Most often: {why}"
+        words = (
+            f"{_count(len(failed), 'series')} ran and brought no valid result: {_places(failed, several)}. Most often: {why}"
+        )
         yield Reason(Verdict.FAILED, words + _since(failed, history), len(failed))
     others = [one for one in every if not one.gone and one.series_id in history.gone]
     if others:
-        words = f"{_count(len(others), 'series')} did not run, and only failed before: {_places(others)}"
+        words = f"{_count(len(others), 'series')} did not run, and only failed before: {_places(others, several)}"
         yield Reason(Verdict.FAILED, words + _since(others, history), len(others))
 
 
@@ -332,12 +343,14 @@ def _since(failed: Sequence[SeriesOutcome], history: _History) -> str:
     return f"; {which} measured before, and gone since {first_utc} UTC"
 
 
-def _places(gone: Sequence[SeriesOutcome]) -> str:
+def _places(gone: Sequence[SeriesOutcome], several: Collection[str]) -> str:
+    by = {one.series_id: f" with {one.toolchain}" if one.kernel in several else "" for one in gone}
+    of_all = set(by.values()).pop() if len(set(by.values())) == 1 else ""
     ends = Counter(f"{one.cluster}: {end}" for one in gone for end in {one.client, one.server})
     node, count = ends.most_common(1)[0]
     if len(gone) > 1 and count == len(gone):
-        return f"all with {node}"
-    pairs = list(dict.fromkeys(f"{one.cluster}: {one.client} > {one.server}" for one in gone))
+        return f"all of {node}{of_all}" if of_all else f"all with {node}"
+    pairs = list(dict.fromkeys(f"{one.cluster}: {one.client} > {one.server}{by[one.series_id]}" for one in gone))
     more = f" and {len(pairs) - _SHOWN} more pairs" if len(pairs) > _SHOWN else ""
     return ", ".join(pairs[:_SHOWN]) + more
 
@@ -346,7 +359,7 @@ def _failed_gates(gates: Sequence[GateVerdict]) -> Iterator[Reason]:
     failed = [one for one in gates if one.verdict is Verdict.FAILED]
     if failed:
         first = failed[0]
-        place = f"{first.series.cluster}: {first.series.client} > {first.series.server}"
+        place = f"{first.series.cluster}: {first.series.ends}"
         words = f"{_count(len(failed), 'gate')} failed, such as {place}: {first.words}, must be {first.bound}"
         yield Reason(Verdict.FAILED, words, len(failed))
 

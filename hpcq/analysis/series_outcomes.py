@@ -78,11 +78,12 @@ class SeriesOutcome:
     jobs: tuple[JobOutcome, ...]
     reasons: tuple[tuple[str, int], ...] = ()
     network: str = ""
+    toolchain: str = ""
 
     @property
-    def test(self) -> tuple[str, str, str]:
-        """What was measured: kernel, parameters and network."""
-        return self.kernel, self.parameters, self.network
+    def test(self) -> tuple[str, str, str, str]:
+        """What was measured: kernel, parameters, network and toolchain."""
+        return self.kernel, self.parameters, self.network, self.toolchain
 
     @property
     def planned_count(self) -> int:
@@ -162,6 +163,7 @@ class _Series:
 
     names: tuple[str, str, str, str, str, str, str]
     network: str
+    toolchain: str
     jobs: dict[int, _Job] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -192,7 +194,7 @@ def outcomes_in(
         series_id, job_id, run, name, started_utc, outcome, reason, disturbed, value, place, client, server, kernel = row[:13]
         series = found.get(series_id)
         if series is None:
-            series = found[series_id] = _Series((place, client, server, kernel, *row[13:16]), row[16])
+            series = found[series_id] = _Series((place, client, server, kernel, *row[13:16]), row[16], row[17])
         job = series.jobs.get(job_id)
         if job is None:
             job = series.jobs[job_id] = _Job(run, name, started_utc)
@@ -218,7 +220,7 @@ def outcomes_in(
 _ROWS = """
     SELECT x.series_id, x.job_id, p.run, p.job, coalesce(x.started_utc, p.run_created_utc), x.outcome, x.reason, x.disturbed,
            m.value, p.cluster, p.client, p.server, k.name, se.parameters, coalesce(n.name, ''), coalesce(n.better, 'none'),
-           se.network
+           se.network, se.toolchain
     FROM v_pairs p
     JOIN result x ON x.job_id = p.job_id AND x.final = 1
     JOIN series se ON se.series_id = x.series_id
@@ -302,7 +304,7 @@ _MEASURED = """
 def _finished(series_id: int, one: _Series) -> SeriesOutcome:
     jobs = tuple(job.finished() for job in one.jobs.values())
     reasons = tuple(sorted(one.reasons.items(), key=lambda item: -item[1]))
-    return SeriesOutcome(series_id, *one.names, jobs, reasons, one.network)
+    return SeriesOutcome(series_id, *one.names, jobs, reasons, one.network, one.toolchain)
 
 
 def of_pairs(series: Iterable[SeriesOutcome]) -> list[SeriesOutcome]:

@@ -123,7 +123,7 @@ def print_gates(verdicts: Sequence[GateVerdict]) -> None:
     """Print each failure in full, the inconclusive gates by reason, and the total."""
     open_gates: dict[tuple[str, str], list[str]] = {}
     for one in verdicts:
-        place = f"{one.series.cluster}: {one.series.client} > {one.series.server}"
+        place = f"{one.series.cluster}: {one.series.ends}"
         if one.verdict == "failed":
             print_words(f"gate failed: {place} {one.series.kernel}: {one.words}: must be {one.bound}")
         elif one.verdict == "inconclusive":

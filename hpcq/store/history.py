@@ -8,6 +8,7 @@ points.py reads the points of one series, hpcq/analysis/changed.py those of many
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -27,19 +28,19 @@ from hpcq.store.selection import ALL_TIME, Selection, Window, first_defaults, of
 
 
 #: cluster, client, server, kernel, parameters, metric, values, series_id, result_id, why a test that ran gave no value,
-#: values left out because of other work, whether all were beside other work, network
-SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int, str, int, bool, str]
+#: values left out because of other work, whether all were beside other work, network, toolchain (of a kernel with several)
+SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int, str, int, bool, str, str]
 
 #: SQLite has no number of 20 digits, and int() takes no text of thousands.
 _ROW_DIGITS_MAX = 18
 _QUERY = """
-    SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, g.value, v.series_id, v.result_id,
+    SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, v.toolchain, g.value, v.series_id, v.result_id,
            CASE WHEN v.outcome IN ('invalid', 'failed') THEN coalesce(v.reason, v.outcome) END, v.disturbed
     FROM v_results v
     LEFT JOIN metric g ON g.result_id = v.result_id AND v.outcome = 'measured'
               AND g.metric_name_id IN (SELECT metric_name_id FROM metric_name WHERE name = :metric)
     WHERE v.run = :run
-    ORDER BY v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, v.repetition_no
+    ORDER BY v.cluster, v.client, v.server, v.kernel, v.parameters, v.network, v.toolchain, v.repetition_no
 """
 
 
@@ -53,24 +54,43 @@ def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable
     found: list[SeriesValues] = []
     parameters_of: dict[str, dict[str, Any]] = {}  # a few tests, each with many pairs
     for metric in sorted(metrics):
-        groups: dict[tuple[str, str, str, str, str, str], tuple[tuple[list[float], list[float]], list[int], list[str]]] = {}
+        groups: dict[
+            tuple[str, str, str, str, str, str, str], tuple[tuple[list[float], list[float]], list[int], list[str]]
+        ] = {}
         for run in runs:
             rows = connection.execute(_QUERY, {"run": run, "metric": metric})
             for *names, value, series_id, result_id, why, is_disturbed in rows:
-                key = (names[0], names[1], names[2], names[3], names[4], names[5])
+                key = (names[0], names[1], names[2], names[3], names[4], names[5], names[6])
                 of_test, ids, reasons = groups.setdefault(key, (([], []), [series_id, 0], []))
                 reasons += [] if why is None else [str(why)]
                 if value is not None:
                     of_test[bool(is_disturbed)].append(value)
                     ids[1] = max(ids[1], result_id)
-        for (cluster, client, server, kernel, parameters, network), ((clean, disturbed), ids, reasons) in groups.items():
+        several = Counter(kernel for kernel, _ in {(key[3], key[6]) for key in groups})
+        for (cluster, client, server, kernel, parameters, network, toolchain), (
+            (clean, disturbed),
+            ids,
+            reasons,
+        ) in groups.items():
             if parameters not in parameters_of:
                 parameters_of[parameters] = json.loads(parameters)
             names_of = (cluster, client, server, kernel, parameters_of[parameters], metric)
             values = tuple(clean or disturbed)
             why = max(reasons, key=reasons.count) if reasons and not values else ""
             left_out = len(disturbed) if clean else 0
-            found.append((*names_of, values, ids[0], ids[1], why, left_out, bool(disturbed and not clean), network))
+            found.append(
+                (
+                    *names_of,
+                    values,
+                    ids[0],
+                    ids[1],
+                    why,
+                    left_out,
+                    bool(disturbed and not clean),
+                    network,
+                    toolchain if several[kernel] > 1 else "",
+                )
+            )
     return found
 
 
@@ -202,15 +222,19 @@ def _ranks(named: Mapping[_Key, Any]) -> dict[_Key, int]:
 
 
 def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
-    """Name the network of series that differ in nothing else, so that no label stands for two of them. Keeps the order."""
-    if len({row.network for row in rows}) < 2:
+    """Name the network or toolchain of series that differ in nothing else: no label stands for two. Keeps the order."""
+    return _told_apart_by("toolchain", _told_apart_by("network", rows))
+
+
+def _told_apart_by(name: str, rows: list[SeriesRow]) -> list[SeriesRow]:
+    if len({getattr(row, name) for row in rows}) < 2:
         return rows
-    networks: dict[tuple[str, str], set[str]] = {}
+    named: dict[tuple[str, str], set[str]] = {}
     for row in rows:
-        networks.setdefault((row.cluster, row.label), set()).add(row.network)
+        named.setdefault((row.cluster, row.label), set()).add(getattr(row, name))
     told = [
-        replace(row, variant=", ".join(filter(None, (row.variant, f"network={row.network}"))))
-        if len(networks[row.cluster, row.label]) > 1
+        replace(row, variant=", ".join(filter(None, (row.variant, f"{name}={getattr(row, name)}"))))
+        if len(named[row.cluster, row.label]) > 1
         else row
         for row in rows
     ]

@@ -364,6 +364,18 @@ def pairs_of_run(database: sqlite3.Connection, run: str) -> set[tuple[str, str, 
     return {(str(row[0]), str(row[1]), str(row[2])) for row in rows}
 
 
+def kernels_of_several_toolchains(database: sqlite3.Connection, run_id: int) -> set[str]:
+    """The kernels that a run measured with more than one toolchain: a pair does not say which series is meant."""
+    rows = database.execute(
+        "SELECT k.name FROM run_cluster rc JOIN job j ON j.run_cluster_id = rc.run_cluster_id"
+        " JOIN result x ON x.job_id = j.job_id JOIN series s ON s.series_id = x.series_id"
+        " JOIN kernel k ON k.kernel_id = s.kernel_id WHERE rc.run_id = ?"
+        " GROUP BY k.name HAVING count(DISTINCT s.toolchain) > 1",
+        (run_id,),
+    )
+    return {str(row[0]) for row in rows}
+
+
 def repeated_series(database: sqlite3.Connection, run: str, job_count: int) -> set[int]:
     """Series of a run that at least so many jobs of any run were to measure: the others have no history."""
     rows = database.execute(

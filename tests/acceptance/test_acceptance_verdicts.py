@@ -350,7 +350,7 @@ def test_tests_stand_in_the_order_of_their_names(turned: bool) -> None:
     series = [SeriesOutcome(number, "c", "n1", "n2", kernel, "{}", "m", "higher", (job,)) for number, kernel in enumerate("ba")]
     columns = _Columns(
         series[::-1] if turned else series,
-        {("a", "{}", ""): "a 10 B", ("b", "{}", ""): "a 9 B"},
+        {("a", "{}", "", ""): "a 10 B", ("b", "{}", "", ""): "a 9 B"},
         {0: {("r1", "j1"): 0.0}, 1: {("r1", "j1"): 0.0}},
         {}, {}, {"a 10 B": False, "a 9 B": False},
     )  # fmt: skip

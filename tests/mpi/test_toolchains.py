@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.analysis.run_verdict import verdict_of_run
 from hpcq.cli.main import run as hpcq
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import UserError
+from hpcq.gate_kinds import MeasuredSeries
 from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.paths import write_json
@@ -22,7 +24,9 @@ from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.runner.site.build import with_toolchain
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.database import reading
+from hpcq.store.history import select, series_values
 from hpcq.store.read.toolchains import compared, level, toolchain_rows
+from hpcq.store.selection import Selection
 from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast
@@ -223,6 +227,48 @@ def test_values_beside_other_work_are_left_out_and_counted(tmp_path: Path, capsy
     assert told("repetition_no < 3 AND NOT (test_no = 2 AND job_id = 1)")[2] == 0  # most of it: that is usual there
     hpcq(["results", "--db", str(tmp_path / "r.db"), "--toolchains"])
     assert "beside other work in most of their jobs, which counts as usual: 2 of 2" in capsys.readouterr().err
+
+
+@pytest.mark.promise("Where a campaign has several toolchains, whoever names a pair that failed names its toolchain, too.")
+def test_a_pair_that_failed_is_named_with_its_toolchain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of one test with two toolchains, one fails on every pair: neither blame nor the run's verdict takes both for one test."""
+    builder = two_toolchains(tmp_path, pair_count=3)
+    for number in (1, 2, 3):
+        attempt = builder.attempt(f"j{number:05}", steps=[(1, 1), (2, 1)])
+        (attempt / "t2-r1.json").write_text("")
+        (attempt / "t2-r1.status").write_text('{"rc": 3}')
+    load(tmp_path / "r.db", builder)
+    database = ("--db", str(tmp_path / "r.db"))
+    hpcq(["runs", *database])
+    capsys.readouterr()
+    hpcq(["blame", *database, "--run", builder.run])
+    blamed = capsys.readouterr().out
+    assert "mpi_pingpong 64 B with another brings nothing on 3 of 3 pairs" in blamed
+    with reading(tmp_path / "r.db") as opened:
+        reasons = " ".join(one.words for one in verdict_of_run(opened, builder.run).reasons)
+        labels = [one.label for one in select(opened, Selection())]
+    assert "alpha: n1 > m1 with another, alpha: n2 > m2 with another" in reasons
+    assert "with of the campaign's first" not in reasons
+    assert len(set(labels)) == len(labels) == 6
+    assert sum("toolchain=another" in label for label in labels) == 3
+
+
+@pytest.mark.promise("A gate judges each toolchain of a test by itself, and names it.")
+def test_a_gate_judges_each_toolchain_by_itself(tmp_path: Path) -> None:
+    builder = two_toolchains(tmp_path)
+    builder.attempt("j00001", steps=[(1, 1), (2, 1)])
+    load(tmp_path / "r.db", builder)
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database, database:
+        database.execute(
+            "UPDATE metric SET value = 2 * value WHERE result_id IN (SELECT result_id FROM result WHERE test_no = 2)"
+        )
+    with reading(tmp_path / "r.db") as opened:
+        found = [MeasuredSeries(*row) for row in series_values(opened, [builder.run], {"round_trip_p50_ns"})]
+    (first, other) = sorted((one for one in found if one.values), key=lambda one: one.values)
+    assert (first.ends, other.ends) == ("n1 > m1 with of the campaign's first", "n1 > m1 with another")
+    assert len(first.values) == len(other.values) == 1
+    assert other.values[0] > 1.5 * first.values[0]
+    assert first.series_id != other.series_id
 
 
 # -- transport -----------------------------------------------------------------------------------------------------------

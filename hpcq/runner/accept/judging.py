@@ -111,7 +111,7 @@ class _Columns:
     def __init__(  # noqa: PLR0917 - tables by key
         self,
         series: Sequence[SeriesOutcome],
-        names: Mapping[tuple[str, str, str], str],
+        names: Mapping[tuple[str, str, str, str], str],
         losses: Mapping[int, Mapping[tuple[str, str], float]],
         leaf_of: Mapping[str, str],
         hardware: Mapping[str, str],
