@@ -587,7 +587,9 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
     from hpcq.store.query import lost_tries
 
     found = in_metric_of(connection, query.results(connection, selection), shown.metric)
-    rows = [{**as_mapping(row), "parameters": json.loads(row.parameters)} for row in found]
+    # the rest of a hundred thousand would be made for nothing
+    first = cut(found, shown.limit, as_json=True) if shown.sort is None else found
+    rows = [{**as_mapping(row), "parameters": json.loads(row.parameters)} for row in first]
     shown_rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
     told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": shown_rows}
