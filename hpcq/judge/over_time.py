@@ -67,8 +67,14 @@ BEGINS = 1.0
 FEW_COUNTED = 200
 #: There, a thing with fewer nights than this is compared with those measured tonight, too.
 FEWEST_NIGHTS = 3
-#: Above this part of the bound a thing's newest values are not learned from.
+#: Above this part of the bound a thing's newest values are not counted as usual.
 DOUBT = 0.7
+#: Above this part of it its level and its scatter are not learned from them: one bad night among few would become usual.
+LEARNS = 0.4
+#: Where this much of a night carries over to the next, bad nights come in rows without a fault, and are learned up to DOUBT.
+STICKS = 0.2
+#: Of what a night strays, so many scatters at most are expected to last: farther off it is no usual night.
+CARRIED = 3.0
 #: Above this part of the bound little is missing: healthy things of 24 nodes get there in one night of 30.
 NEARLY = 0.6
 #: Logarithm of the odds for the old level at which what was told has ended; one night adds at most half of it.
@@ -456,8 +462,7 @@ class OverTime:
     def _less_what_stays(self, z: Floats) -> Floats:
         """Less what last night's value tells of tonight's; in units of each thing's own scatter."""
         z = z / self.own
-        reach = 3.0 if self.pooled else np.inf
-        before = np.clip(np.where(np.isfinite(self.before), self.before, 0.0), -reach, reach)
+        before = np.clip(np.where(np.isfinite(self.before), self.before, 0.0), -CARRIED, CARRIED)
         return np.asarray((z - self.carry * before) / np.sqrt(1 - self.carry**2))
 
     def _chance(self, left: Floats, known: Flags) -> Floats:
@@ -680,7 +685,8 @@ class OverTime:
     def _trusted(self) -> Flags:
         """Things whose newest values may be learned from: not told, and in no doubt about an effect worth telling."""
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
-        doubted = ((self.sum > DOUBT * self.bound()).any(axis=1) & (shift < -SMALLEST_EFFECT).any(axis=1)) | self.told
+        part = np.where(self.carry > STICKS, DOUBT, LEARNS) if self.pooled else LEARNS
+        doubted = ((self.sum > part * self.bound()).any(axis=1) & (shift < -SMALLEST_EFFECT).any(axis=1)) | self.told
         settled = self.nights.max(axis=1) >= max(self.quiet, 1)
         return np.asarray(~(doubted & settled))
 
