@@ -215,7 +215,7 @@ def summaries(
         values |= names
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
-        " mn.name = v.metric AS main, mn.position_no, v.network, v.purpose, m.value, v.disturbed"
+        " mn.name = v.metric AS main, mn.position_no, v.network, v.purpose, v.toolchain, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
         f" WHERE v.outcome = 'measured' AND {conditions} AND {metrics}"
@@ -234,10 +234,13 @@ def summaries(
         if row[-1]:
             disturbed[test] += 1
     variants = variant_names({(key[1], key[5]) for key in groups})
+    several = _with_several((key[1], key[13]) for key in groups)
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network, purpose = key
-        variant = variants[kernel, parameters]
+        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network, purpose, toolchain = (
+            key
+        )
+        variant = _of_toolchain(variants[kernel, parameters], toolchain if kernel in several else "")
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
         test = (cluster, kernel, message_bytes, client, server, network)
         made.append(Summary(*test, variant, name, unit, better, bool(main), *spread, purpose))
@@ -267,13 +270,25 @@ def main_medians(database: sqlite3.Connection, run: str) -> Iterator[tuple[tuple
         if not disturbed:
             clean.add(group)
     variants = variant_names({(tests[key[1]][0], tests[key[1]][2]) for key in groups})
+    several = _with_several((tests[key[1]][0], key[5]) for key in groups)
     for key, found in groups.items():
         kernel, message_bytes, parameters, metric = tests[key[1]]
-        yield (key[0], kernel, message_bytes, variants[kernel, parameters], metric), median(found), key not in clean
+        variant = _of_toolchain(variants[kernel, parameters], key[5] if kernel in several else "")
+        yield (key[0], kernel, message_bytes, variant, metric), median(found), key not in clean
+
+
+def _with_several(used: Iterable[tuple[str, str]]) -> set[str]:
+    """The kernels of these (kernel, toolchain) that have more than one toolchain."""
+    kernels = Counter(kernel for kernel, _ in set(used))
+    return {kernel for kernel, count in kernels.items() if count > 1}
+
+
+def _of_toolchain(variant: str, toolchain: str) -> str:
+    return ", ".join(filter(None, (variant, toolchain and f"toolchain={toolchain}")))
 
 
 _MAIN_VALUES = """
-    SELECT c.name, x.parameter_set_id, j.client_node_id, j.server_node_id, se.network, m.value, x.disturbed
+    SELECT c.name, x.parameter_set_id, j.client_node_id, j.server_node_id, se.network, se.toolchain, m.value, x.disturbed
     FROM run r
     JOIN run_cluster rc ON rc.run_id = r.run_id
     JOIN cluster c ON c.cluster_id = rc.cluster_id
@@ -318,9 +333,9 @@ def median(values: Sequence[float]) -> float:
 
 
 def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
-    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network, purpose = group[0]
+    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network, purpose, toolchain = group[0]
     test = (cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network)
-    return *test, purpose != "plan"
+    return *test, toolchain, purpose != "plan"
 
 
 def columns(row: type) -> str:

@@ -25,6 +25,7 @@ from hpcq.runner.site.build import with_toolchain
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.database import reading
 from hpcq.store.history import select, series_values
+from hpcq.store.query import summaries
 from hpcq.store.read.toolchains import compared, level, toolchain_rows
 from hpcq.store.selection import Selection
 from tests.store.run_folders import RunBuilder, load
@@ -253,9 +254,9 @@ def test_a_pair_that_failed_is_named_with_its_toolchain(tmp_path: Path, capsys: 
     assert sum("toolchain=another" in label for label in labels) == 3
 
 
-@pytest.mark.promise("A gate judges each toolchain of a test by itself, and names it.")
+@pytest.mark.promise("A gate judges each toolchain of a test by itself, and names it, and `results` has a row for each.")
 def test_a_gate_judges_each_toolchain_by_itself(tmp_path: Path) -> None:
-    builder = two_toolchains(tmp_path)
+    builder = two_toolchains(tmp_path, pair_count=1)
     builder.attempt("j00001", steps=[(1, 1), (2, 1)])
     load(tmp_path / "r.db", builder)
     with closing(sqlite3.connect(tmp_path / "r.db")) as database, database:
@@ -264,10 +265,13 @@ def test_a_gate_judges_each_toolchain_by_itself(tmp_path: Path) -> None:
         )
     with reading(tmp_path / "r.db") as opened:
         found = [MeasuredSeries(*row) for row in series_values(opened, [builder.run], {"round_trip_p50_ns"})]
+        rows = summaries(opened, Selection(run=builder.run))
     (first, other) = sorted((one for one in found if one.values), key=lambda one: one.values)
     assert (first.ends, other.ends) == ("n1 > m1 with of the campaign's first", "n1 > m1 with another")
     assert len(first.values) == len(other.values) == 1
     assert other.values[0] > 1.5 * first.values[0]
+    medians = {row.variant: row.median for row in rows if row.metric == "round_trip_p50_ns"}
+    assert medians == {f"toolchain={one.toolchain}": pytest.approx(one.values[0]) for one in (first, other)}
     assert first.series_id != other.series_id
 
 
