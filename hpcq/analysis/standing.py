@@ -60,7 +60,8 @@ class ClusterCause:
 
     ratio, low_ratio, high_ratio: 0.9 is 10 % worse than before; 0: nothing comes through. told_utc: None while it is
     suspected. role: client or server, of a node that is slow only as that end of its jobs. nearly_told: little is missing.
-    members: of a class, a group, and a way between two groups, the nodes of each of `names`.
+    members: of a class, a group, and a way between two groups, the nodes of each of `names`. whole: of a group, its nodes
+    are as slow with each other.
     """
 
     cluster: str
@@ -79,6 +80,7 @@ class ClusterCause:
     role: str | None = None
     nearly_told: bool = False
     members: tuple[tuple[str, ...], ...] = ()
+    whole: bool = False
 
     @property
     def is_told(self) -> bool:
@@ -93,7 +95,8 @@ class ClusterCause:
     @property
     def name(self) -> str:
         """`node alpha/n3`."""
-        what = {"night": "cluster", "group": "uplink of", "within": "inside class"}.get(self.thing, self.thing)
+        of_group = "nodes of" if self.whole else "uplink of"
+        what = {"night": "cluster", "group": of_group, "within": "inside class"}.get(self.thing, self.thing)
         return f"{what} {self.cluster}" + (f"/{' - '.join(self.names)}" if self.names else "")
 
     @property
@@ -113,7 +116,7 @@ class ClusterCause:
 
     def _connects(self, client: str, server: str) -> bool:
         ends = [{place for place, nodes in enumerate(self._members) if one in nodes} for one in (client, server)]
-        if self.thing == Thing.CLASS:
+        if self.thing == Thing.CLASS or self.whole:
             return bool(ends[0] | ends[1])
         if self.thing == Thing.WITHIN:
             return bool(ends[0] & ends[1])
@@ -245,7 +248,7 @@ class Standing:
             return one.state, one
         shared = [one for one in self.causes if one.holds(node) and (one.is_told or one.is_doubt)]
         for one in sorted(shared, key=lambda cause: not cause.is_told):
-            return f"{one.state} with its {_SHARED[one.thing]}", one
+            return f"{one.state} with its {'group' if one.whole else _SHARED[one.thing]}", one
         covered = self._coverage_of_nodes.get((node,))
         if covered is None:
             return str(Judged.NOT_MEASURED), None
@@ -879,6 +882,7 @@ def _cause(
         None if one.role is None else one.role.value,
         one.nearly_told,
         _members(one, values),
+        one.whole,
     )
 
 

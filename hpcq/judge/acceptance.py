@@ -661,11 +661,7 @@ class _Judge:
         for (group, how), changes in sorted(self.accuser.group_causes().items(), key=lambda cause: cause[0]):
             fit, change = _clearest(changes)
             members = tuple(self.names[node] for node in np.flatnonzero(self.group == group))
-            inside = (
-                "its nodes are slow with each other, too: what they share"
-                if how == "whole"
-                else ("bad to every other group, and its nodes are fine with each other")
-            )
+            inside = _HOW[how]
             word = Word.FAILED if change <= -fit.sizes.failure else Word.DEGRADED
             why = f"{inside}: {_percent(fit, change)} in {fit.name.removesuffix(PACKETS)}"
             ratio = exp(change) if not fit.sizes.is_loss else None
@@ -1293,6 +1289,14 @@ class _Before:
         return self.nights.get(name, 0.0)
 
 
+#: How a group is bad, in words.
+_HOW = {
+    "uplink": "bad to every other group, and its nodes are fine with each other",
+    "whole": "its nodes are slow with each other, too: what they share",
+    "open": "bad to every other group; too few pairs inside it were measured to tell its uplink from its nodes",
+}
+
+
 class _Accuser:
     """Finds what explains the slow rows of tests, strongest first, and leaves the parts of a cause alone."""
 
@@ -1460,9 +1464,16 @@ class _Accuser:
                 elif inside.sum() and len(members) >= max(MEMBERS_WHOLE_MIN, 0.7 * size):
                     fit.slow_groups[group, "whole"] = one.change
                     fit.explained |= known & ((ends[0] == group) | (ends[1] == group))
+                elif len(self._ends_in(fit, crossing, group)) >= MEMBERS_WHOLE_MIN:
+                    fit.slow_groups[group, "open"] = one.change
+                    fit.explained |= known & ((ends[0] == group) | (ends[1] == group))
                 else:
                     continue
                 break
+
+    def _ends_in(self, fit: _Fit, crossing: Bools, group: int) -> set[int]:
+        ends = np.concatenate([fit.client[crossing], fit.server[crossing]])
+        return set(ends[self.group[ends] == group].tolist())
 
     def _all_members(self, fit: _Fit, crossing: Bools, group: int, change: float) -> bool:
         """Whether nearly all members are slow across the edge, with two nodes on either side."""

@@ -4,7 +4,7 @@
     night      ()                           everything of the cluster
     class      (class,)                     all nodes of one kind of hardware, whoever the other end is
     within     (class,)                     what runs among nodes of one kind of hardware
-    group      (group,)                     what leaves a group: its uplink
+    group      (group,)                     what leaves a group: its uplink; `whole`: what stays inside it, too
     between    (group, group)               the way between two groups
     node       (node,)                      with a role: it is slow only as that end of its jobs
     role       (node,)                      inside the judge alone; said as its node, with its role
@@ -81,7 +81,7 @@ class Cause:
     night on which its state first became told, None while it is suspected. ended: index of the night on which it
     ended, None until then. job_count: jobs since `since` that touch the thing and were judged.
     reason: words for a person: what was seen, and against what. role: of a node that is slow only as that end of its jobs.
-    nearly_told: it is suspected, and little is missing.
+    nearly_told: it is suspected, and little is missing. whole: of a group, its nodes are as slow with each other.
     """
 
     thing: Thing
@@ -96,6 +96,7 @@ class Cause:
     reason: str
     role: Role | None = None
     nearly_told: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ Nothing is stored between calls, and no night looks ahead: what is said of night
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, lgamma, log
 
@@ -57,6 +58,10 @@ _SHARES = {
 }
 #: One class alone is everything. Of two groups, what leaves one enters the other.
 FEWEST_THINGS = {Thing.CLASS: 2, Thing.WITHIN: 2, Thing.GROUP: 3}
+#: With so many jobs inside a group, before and since, it is known whether its nodes are as slow with each other.
+INSIDE_JOBS_MIN = 3
+#: A node that has less than this share of what a slow group leaves it has something of its own, too.
+MUCH_WORSE = 0.85
 #: Logarithm of what a failed job counts as: a hundredth of what is expected.
 NOTHING = -float(np.log(100.0))
 #: The level of a place is the median of its first so many jobs; from then on it follows slowly.
@@ -175,6 +180,8 @@ class Watched:
     _link_of: dict[tuple[int, int], int] = field(init=False)
     _link_pairs: Indices = field(init=False)
     _group: Indices = field(init=False)
+    #: of each group that is told, what jobs inside it lost since then
+    _inside: dict[int, list[float]] = field(init=False, default_factory=dict)
     _class: Indices = field(init=False)
 
     def __post_init__(self) -> None:
@@ -369,8 +376,25 @@ class Watched:
         """With two groups alone, what leaves one enters the other: it is the way between them."""
         if len(self.levels[Thing.GROUP].told) >= FEWEST_THINGS[Thing.GROUP]:
             self._collective(index, Thing.GROUP, tonight.crossing, tonight)
+            self._inside_of_groups(tonight)
         if len(self._between):
             self._collective(index, Thing.BETWEEN, tonight.between[:, None], tonight)
+
+    def _inside_of_groups(self, tonight: _Tonight) -> None:
+        """Where jobs inside a group that is told are as slow, it is no single node's."""
+        level, jobs = self.levels[Thing.GROUP], tonight.jobs
+        own = np.where(jobs.server == NOBODY, NOBODY, self._group[jobs.server])
+        own = np.where(self._group[jobs.client] == own, own, NOBODY)
+        self._inside = {group: found for group, found in self._inside.items() if level.told[group]}
+        left = tonight.left - self._node_part(jobs)
+        for group in np.flatnonzero(level.told).tolist():
+            takes = np.minimum(level.effect[group], 0.0)
+            test = int(np.argmin(takes))
+            rows = own == group
+            found = self._inside.setdefault(group, [])
+            found += left[rows & np.isfinite(left[:, test]), test].tolist()
+            if len(found) >= INSIDE_JOBS_MIN and np.median(found) < takes[test] / 2:
+                tonight.left = tonight.left - np.where(rows[:, None], takes, 0.0)
 
     def _collective(self, index: int, thing: Thing, things: Indices, tonight: _Tonight) -> None:
         level = self.levels[thing]
@@ -603,7 +627,8 @@ class Watched:
             causes += [self._suspected_cause(thing, index) for index in self.suspects.get(thing, ())]
         causes += self._lost_causes()
         order = {State.TOLD: 0, State.SUSPECTED: 1, State.ENDED: 2, State.FINE: 3}
-        kept = [one for one in self._directions(causes) if not _is_part(one, causes)]
+        group_of = {node: self._group_name(group) for node, group in zip(self.values.nodes, self._group.tolist(), strict=True)}
+        kept = [one for one in self._directions(causes) if not _is_part(one, causes, group_of)]
         kept.sort(key=lambda one: (order[one.state], one.since, list(Thing).index(one.thing), one.names))
         return Judgement(newest, tuple(kept), tuple(self._coverage(first)))
 
@@ -668,6 +693,9 @@ class Watched:
         reason = self._words(thing, told.thing, tests, effect, told.since)
         if told.from_start or told.since <= level.first_seen[told.thing]:
             reason = reason.replace("worse than before", "worse than its peers since it was first measured")
+        whole = thing is Thing.GROUP and self._slow_inside(told.thing, tests, effect, told.since)
+        if whole:
+            reason = reason.replace(_SEEN[thing], _SEEN_WHOLE)
         if told.drifted:
             reason += "; it came slowly, no night stood out"
         if told.relapses:
@@ -686,7 +714,23 @@ class Watched:
             count,
             reason,
             self._role(thing, told.thing),
+            whole=whole,
         )
+
+    def _slow_inside(self, group: int, tests: Indices, effect: Effect, since: int) -> bool:
+        """Whether jobs inside a group lost half as much since then as what leaves it, beside jobs that do not meet it."""
+        values, ratios = self.values, list[float]()
+        ends = self._group[values.client], np.where(values.server == NOBODY, NOBODY, self._group[values.server])
+        met = (ends[0] == group) | (ends[1] == group)
+        inside = (ends[0] == group) & (ends[1] == group)
+        new = values.night >= since
+        for test in tests:
+            usable = np.isfinite(values.value) & (values.test == test)
+            parts = [values.value[usable & some & when] for some in (inside, ~met) for when in (new, ~new)]
+            if min(map(len, parts)) >= INSIDE_JOBS_MIN:
+                medians = [float(np.median(part)) for part in parts]
+                ratios.append(medians[0] - medians[1] - (medians[2] - medians[3]))
+        return bool(ratios) and float(np.median(ratios)) < log(max(effect.ratio, exp(NOTHING))) / 2
 
     def _suspected_cause(self, thing: Thing, index: int) -> Cause:
         level = self.levels[thing]
@@ -806,8 +850,8 @@ class Watched:
         return self.values.groups[index] if self.values.groups else str(index)
 
 
-def _is_part(one: Cause, causes: list[Cause]) -> bool:
-    """Whether a cause above it, at least as certain, explains this one."""
+def _is_part(one: Cause, causes: list[Cause], group_of: Mapping[str, str]) -> bool:  # noqa: PLR0911 - one rule after the other
+    """Whether a cause above it, at least as certain, explains this one. group_of: the group of each node."""
     certain = (State.TOLD,) if one.state is State.TOLD else (State.TOLD, one.state)
     for other in causes:
         if other is one or other.state not in certain or not set(other.tests) & set(one.tests):
@@ -823,6 +867,9 @@ def _is_part(one: Cause, causes: list[Cause]) -> bool:
         if other.thing is Thing.GROUP and one.thing is Thing.BETWEEN and other.names[0] in one.names:
             return True
         if other.thing is Thing.CLASS and one.thing is Thing.WITHIN and other.names == one.names:
+            return True
+        in_group = other.whole and one.thing is Thing.NODE and group_of[one.names[0]] in other.names
+        if in_group and one.effect.ratio > MUCH_WORSE * other.effect.ratio and one.since >= other.since - 1:
             return True
         of_link = other.thing in {Thing.LINK, Thing.PAIR} and other.state is State.TOLD and one.state is State.SUSPECTED
         if of_link and one.thing is Thing.NODE and one.names[0] in other.names and one.job_count <= other.job_count:
@@ -849,6 +896,8 @@ _SEEN = {
     Thing.ROLE: "with everybody, and as before the other way",
     Thing.LINK: "while both ends are fine with others",
 }
+
+_SEEN_WHOLE = "most jobs that meet the group, those among its own nodes, too: what they share, not its uplink alone"
 
 
 def _words(effect: Effect, seen: str, jobs: int, nights: int, *, grows: bool) -> str:

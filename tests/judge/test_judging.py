@@ -549,6 +549,22 @@ def test_a_class_that_got_slower_is_told_as_that(fault: str, expected: list[tupl
     assert told(found.causes) == expected
 
 
+@pytest.mark.heavy
+@pytest.mark.promise("Where the nodes of a rack are slow with each other, too, they are told as a group, and not its uplink.")
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_rack_of_slow_nodes_is_no_slow_uplink(whole: bool, seed: int) -> None:
+    """Four leaves of 16 nodes, each night other pairs: a few of them inside the leaf."""
+    values = draw(Site(64, 70, "gauss2", "each_run", fault=None if whole else Fault("leaf", 0.2, 60, 2)), seed=seed)
+    met = (values.node_group[values.client] == 2) | (values.node_group[values.server] == 2)
+    if whole:
+        values = replace(values, value=values.value + np.log(0.8) * (met & (values.night >= 60)))
+    (cause,) = [one for one in judge(values).causes if one.state is State.TOLD]
+    assert (cause.thing, cause.names, cause.whole) == (Thing.GROUP, ("leaf2",), whole)
+    assert ("those among its own nodes, too" in cause.reason) == whole
+    assert [one for one in judge(values).causes if whole and one.state is State.SUSPECTED] == []
+
+
 @pytest.mark.promise("What is told of a link leaves no node suspected whose only jobs at that end are the link's.")
 def test_a_slow_link_leaves_its_ends_unsuspected_where_they_have_no_other_jobs() -> None:
     """Each node has one partner as client and one as server."""

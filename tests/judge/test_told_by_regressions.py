@@ -154,6 +154,30 @@ def test_an_uplink_degrades_what_crosses_it_and_nothing_else(importing: Importin
     assert "told: uplink of alpha/leaf2: site_bw: 15." in importing.words("nodes", inside, "--since", "2026-03-20")
 
 
+@pytest.mark.heavy
+@pytest.mark.promise("Where one night has few pairs inside a bad rack, the rack is named, and no way to a healthy one.")
+def test_a_night_with_few_pairs_inside_a_bad_rack_names_the_rack_alone(importing: Importing, tmp_path: Path) -> None:
+    values = draw(Site(96, 30, "gauss2", "each_run"), seed=9)
+    leaf = dict(zip(values.nodes, values.node_group.tolist(), strict=True))
+    met = (values.node_group[values.client] == 2) | (values.node_group[values.server] == 2)
+    inside = (values.node_group[values.client] == 2) & (values.node_group[values.server] == 2)
+    kept = ~inside | (values.night < 24) | (np.arange(len(inside)) == np.flatnonzero(inside)[-1])
+    columns = {name: getattr(values, name)[kept] for name in ("night", "test", "client", "server", "outcome")}
+    slow = values.value + np.log(0.8) * (met & (values.night >= 24))
+    importing.bring(rows_of(replace(values, value=slow[kept], **columns)))
+    leaves = tmp_path / "leaves.csv"
+    leaves.write_text("node,group\n" + "".join(f"{node},leaf{group}\n" for node, group in leaf.items()))
+    importing.words("db", "groups", str(leaves), "--cluster", "alpha")
+    importing.words("baseline", "set", "good", "night-020", "night-021", "night-022", "night-023")
+    words = importing.words("accept", "--from", "night-029", "--against", "good", "--json", expect=3)
+    said, _ = json.JSONDecoder().raw_decode(words)
+    [cluster] = said["clusters"]
+    assert [one["name"] for one in (*cluster["clusters"], *cluster["groups"], *cluster["links"])] == ["leaf2"]
+    behind = {one["name"] for one in cluster["nodes"] if "behind " in one["reason"]}
+    assert len(behind) > 8
+    assert {leaf[node] for node in behind} == {2}
+
+
 @pytest.mark.promise("No node is called fine while its whole cluster is told to be slow, nor is the cluster in its verdicts.")
 def test_no_node_is_fine_while_its_cluster_is_told(importing: Importing) -> None:
     importing.bring(rows_of(draw(Site(16, 41, "gauss1", "fixed", fault=Fault("cluster", 0.3, 40)), seed=3)))
