@@ -30,7 +30,7 @@ from hpcq import __version__, assets
 from hpcq.assets import user_name
 from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
-from hpcq.plugins import GATE_KINDS, plugins
+from hpcq.plugins import GATE_KINDS
 from hpcq.store.blocks import unpacked
 from hpcq.writer_lock import sole_writer
 
@@ -452,10 +452,17 @@ def _file_state(database: Connection) -> dict[str, Any] | None:
         found = path.stat()
         if time.time() - max(found.st_mtime, found.st_ctime) >= SETTLED_AFTER_S:
             file = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-            kinds = [f"{one.name} of {one.package}" for one in plugins(GATE_KINDS)]
-            code = {"hpcq": __version__, "code": _deciding_code(), "gate kinds of others": kinds}
+            code = {"hpcq": __version__, "code": _deciding_code(), "gate kinds of others": _kinds_of_others()}
             return {"path": str(path), "file": file, "marks": marks, **code}
     return None
+
+
+def _kinds_of_others() -> list[str]:
+    """Gate kinds that others bring, and their packages: not loaded, for most verbs that ask here need none of them."""
+    from importlib.metadata import entry_points
+
+    found = [(one.name, one.value, one.dist) for one in entry_points(group=GATE_KINDS)]
+    return sorted(f"{name} = {value} of {dist.name} {dist.version}" if dist else name for name, value, dist in found)
 
 
 @cache

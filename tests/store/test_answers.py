@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hpcq.plugins import Plugin
 from hpcq.store import database as store
 from hpcq.store.database import answered, reading, transaction, writing
 
@@ -59,12 +58,18 @@ def test_no_answer_is_kept_amid_a_write(asked: Callable[..., Any], tmp_path: Pat
 
 
 @pytest.mark.promise("What is kept of a judgement ends with the gate kinds of other packages that had a part in it.")
-def test_another_gate_kind_ends_every_answer(asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_gate_kind_ends_every_answer(
+    asked: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert [asked(), asked()] == [[1], [1]]
-    monkeypatch.setattr(store, "plugins", lambda _: (Plugin("reverse_of_last_week", "site_hpcq 1.1"),))
-    assert [asked(), asked()] == [[2], [2]]
-    monkeypatch.setattr(store, "plugins", lambda _: (Plugin("reverse_of_last_week", "site_hpcq 1.2"),))
-    assert asked() == [3]
+    for release, number in (("1.1", 2), ("1.2", 3)):
+        package = tmp_path / release / f"site_hpcq-{release}.dist-info"
+        package.mkdir(parents=True)
+        (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: site_hpcq\nVersion: {release}\n")
+        (package / "entry_points.txt").write_text("[hpcq.gate_kinds]\nreverse_of_last_week = site_hpcq:KIND\n")
+        with monkeypatch.context() as installed:
+            installed.syspath_prepend(package.parent)
+            assert [asked(), asked()] == [[number], [number]]
 
 
 @pytest.mark.promise("What is kept of a judgement is never given once its database was written, by whomever.")
