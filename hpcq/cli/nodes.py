@@ -131,7 +131,8 @@ def nodes(  # noqa: PLR0917 - Click passes by name
 
     For each node the list says how it compares with its own past, as `hpcq regressions` does: told (slower, and enough
     jobs show it), failed or degraded at its last acceptance, suspected (slower, and more jobs are needed), fine, too few
-    jobs, or not measured. For told and suspected nodes it says also how much of the former performance is left. Then come
+    jobs, or not measured; `told with its uplink` (class, group, cluster) of a node that is as slow as those it shares that
+    with. For told and suspected nodes it says also how much of the former performance is left. Then come
     the last verdict of an acceptance, the last measurement, and the level in the newest run that measured the node: the
     median over its tests of what its better partners got (the upper quartile), as a share of the median of all pairs in
     the same test over the stretch. 90 % means 10 % worse, whichever direction the metric has. Results that were measured
