@@ -237,10 +237,8 @@ def summaries(
     several = _with_several((key[1], key[13]) for key in groups)
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network, purpose, toolchain = (
-            key
-        )
-        variant = _of_toolchain(variants[kernel, parameters], toolchain if kernel in several else "")
+        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network, purpose, by = key
+        variant = _of_toolchain(variants[kernel, parameters], by if kernel in several else "")
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
         test = (cluster, kernel, message_bytes, client, server, network)
         made.append(Summary(*test, variant, name, unit, better, bool(main), *spread, purpose))
