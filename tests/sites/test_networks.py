@@ -331,7 +331,7 @@ def test_what_a_network_did_not_bring_is_a_row_of_it(tmp_path: Path) -> None:
     lost = {tuple(row)[:2] for row in rows if row[0] == "eth0"}
     assert lost == {("eth0", "not_measured")}
     assert "measured" in {row[1] for row in rows if row[0] == "ib0"}
-    pairs = {(one[1], one[2], one[3], one[-1]): bool(one[6]) for one in found if one[3] == "tcp_stream"}
+    pairs = {(one[1], one[2], one[3], one[12]): bool(one[6]) for one in found if one[3] == "tcp_stream"}
     assert {key[-1] for key, has_values in pairs.items() if has_values} == {"ib0"}
     assert {key[-1] for key, has_values in pairs.items() if not has_values} >= {"eth0"}
 
