@@ -362,15 +362,20 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
 
 
 def sizes_in(described: Described, text: str) -> list[int]:
-    """The sizes that the table in `text` has, in its order: of an output whose parameters nobody knows any more."""
+    """The sizes that the table in `text` has, in its order: of an output whose parameters nobody knows any more.
+
+    Empty where its table has no sizes. Raises UnreadableError for a table without rows.
+    """
     if described.table is None or SIZE_OPTION not in described.table.names:
         return []
-    place, found = described.table.names.index(SIZE_OPTION), list[int]()
-    for cells in _table_rows(described, _plain(text), Read()):
+    place, found, read = described.table.names.index(SIZE_OPTION), list[int](), Read()
+    for cells in _table_rows(described, _plain(text), read):
         size = read_number(cells[place], SIZE_OPTION)
         if size != int(size):
             raise UnreadableError(f"table: size {shown(cells[place])}: must be a whole number")
         found.append(int(size))
+    if not found:
+        raise UnreadableError(read.misfit or "table: 0 rows: must be 1 or more")
     return found
 
 
@@ -453,7 +458,7 @@ def _table_rows(described: Described, text: str, found: Read) -> list[list[str]]
 def _headings(table: Table, line: str, optional: set[str | None]) -> tuple[int, list[int | None]]:
     """How many columns the line of headings has, and the place of each that is read; None: it is not there.
 
-    Headings may have a blank within; two of them, or a tab, separate headings that the description does not know.
+    Headings may have a blank within. One that the description does not know ends at two of them, a tab, or a unit in brackets.
     """
     text = re.sub(r"^\s*#\s", " ", line)
     known = [re.compile(rf"(?:{pattern})(?=\s|$)") for _, pattern in table.headings]
@@ -482,7 +487,7 @@ def _heading_ends(text: str, end: int, known: Sequence[re.Pattern[str]]) -> bool
     gap = re.compile(r"\s*").match(text, end)
     assert gap is not None  # noqa: S101 - it matches nothing, too
     wide = "\t" in gap[0] or len(gap[0]) > 1 or gap.end() == len(text)
-    return wide or any(one.match(text, gap.end()) for one in known)
+    return wide or text[end - 1] in ")]" or any(one.match(text, gap.end()) for one in known)
 
 
 def _by_size(

@@ -22,7 +22,7 @@ from hpcq.definition.model import Gate
 from hpcq.errors import HpcqError
 from hpcq.gate_kinds import LINK, ONE_CORE, End, GateAgainst, MeasuredSeries, Reference
 from hpcq.kernels import Better, size_option
-from hpcq.run_folder.paths import RunFolder, read_json
+from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
 from hpcq.store.history import metrics_of, series_values
@@ -159,8 +159,8 @@ def _of_gates(own: Iterable[Summary], gates: Iterable[GateVerdict]) -> dict[Test
 # While a run goes on.
 
 
-#: Cluster, kernel, parameters, metric, network. The database gives 10 back for 10.0, which are equal here and are not as text.
-_TestKey = tuple[str, str, frozenset[tuple[str, Any]], str, str]
+#: Cluster, kernel, parameters, metric, network, toolchain. The database gives 10 back for 10.0: equal here, and not as text.
+_TestKey = tuple[str, str, frozenset[tuple[str, Any]], str, str, str]
 #: Pairs of one test differ by place and by moment; what lies further from their median than this is told.
 _USUAL_SHARE = 0.8
 
@@ -187,6 +187,7 @@ class Forecast:
 
     def __init__(self, folder: RunFolder) -> None:
         run = read_json(folder.run_json)
+        self._folder = folder
         self._kernels = kernels_of_run(folder.described)
         self._gates = _gates_of_folder(folder)
         self._database, self._campaign = Path(run["database"]), str(run["campaign"])
@@ -228,7 +229,8 @@ class Forecast:
                 self._usual = _usual(self._database, self._campaign)
             except HpcqError:  # the first run makes the database
                 self._usual = {}
-        return self._usual.get(_test_key(series))
+        record = read_json_or_none(self._folder.build(series.cluster)) or {}
+        return self._usual.get(_test_key(series, series.toolchain or str(record.get("toolchain") or "default")))
 
     def ends(self, series: Sequence[MeasuredSeries]) -> Mapping[int, tuple[End, End]]:
         """Client and server of the job."""
@@ -258,7 +260,7 @@ def _gates_of_folder(folder: RunFolder) -> tuple[Gate, ...]:
 
 
 def _usual(database: Path, campaign: str) -> dict[_TestKey, float]:
-    """The median over all pairs in the last runs of a campaign, by cluster, kernel, parameters and metric."""
+    """The median over all pairs in the last runs of a campaign, by what makes a test."""
     found: dict[_TestKey, list[float]] = {}
     with reading(database) as connection:
         rows = connection.execute(
@@ -268,11 +270,14 @@ def _usual(database: Path, campaign: str) -> dict[_TestKey, float]:
         )
         runs = [str(row[0]) for row in rows]
         mains = {one.name for one in metrics_of(connection, None).values()} if runs else set()
+        toolchains = dict(connection.execute("SELECT series_id, toolchain FROM series").fetchall()) if runs else {}
         for series in (MeasuredSeries(*row) for row in series_values(connection, runs, mains)):
             if series.values:
-                found.setdefault(_test_key(series), []).append(median(series.values))
+                found.setdefault(_test_key(series, toolchains[series.series_id]), []).append(median(series.values))
     return {key: median(values) for key, values in found.items() if len(values) >= _VALUES_MIN}
 
 
-def _test_key(series: MeasuredSeries) -> _TestKey:
-    return series.cluster, series.kernel, frozenset(series.parameters.items()), series.metric, series.network
+def _test_key(series: MeasuredSeries, toolchain: str) -> _TestKey:
+    """toolchain: that of the series even where its kernel ran with no other one, as it may have in other runs."""
+    parameters = frozenset(series.parameters.items())
+    return series.cluster, series.kernel, parameters, series.metric, series.network, toolchain

@@ -1,10 +1,12 @@
 """Compare two runs or stretches: values of the same pair of nodes with the same parameters.
 
-Network and toolchain may differ: a second run is often made to compare them.
+Network and toolchain may differ: a second run is often made to compare them. Where one of the two measured a test with several,
+each is compared with the same one there.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +23,8 @@ from hpcq.store.selection import Window
 from hpcq.verdict.levels import Level, Sides, judge_boundary, smallest_worse
 
 Facts = Sequence[tuple[str, str]]
-Key = tuple[str, str, str, str, str]
+#: Kernel, cluster, client, server, parameters; network and toolchain where one side measured several.
+Key = tuple[str, str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,10 @@ def compare_windows(
     facts: Facts = (),
 ) -> Compared:
     """Judge every pair and test of B against A."""
-    named, keys = {row.series_id: row for row in rows}, {row.series_id: _key(row) for row in rows}
+    named = {row.series_id: row for row in rows}
     sides: list[dict[Key, tuple[SeriesRow, list[float]]]] = [{}, {}]
     *points, history = two_and_history(database, rows, metrics, (a, b), facts)
+    keys = _keys(rows, [[named[one] for one, _ in there.values()] for there in points])
     for there, found in zip(points, sides, strict=True):
         for series_id, values in there.values():
             key = keys[series_id]
@@ -85,7 +89,7 @@ def compare_windows(
         smallest = smallest_worse(known[row.series_id], *counts, Better(metric.better), len(both)) if level.before > 0 else None
         pairings.append(Pairing(row, metric, level, smallest))
     disturbed = [{keys[one] for one in disturbed_in(database, side, facts) if one in keys} for side in (a, b)]
-    pairings += _gone(rows, metrics, sides, lost_in(database, b), disturbed[0])
+    pairings += _gone(rows, keys, metrics, sides, lost_in(database, b), disturbed[0])
     told = {keys[one.row.series_id] for one in pairings}
     pairings += _beside_work(rows, keys, metrics, sides, disturbed, told)
     told = {keys[one.row.series_id] for one in pairings}
@@ -97,8 +101,9 @@ def compare_windows(
     return Compared(tuple(pairings), only[0], only[1], missing, tuple(planned))
 
 
-def _gone(
+def _gone(  # noqa: PLR0917 - both sides, and what is known of them
     rows: Sequence[SeriesRow],
+    keys: Mapping[int, Key],
     metrics: Mapping[str, MetricRow],
     sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
     lost: Mapping[int, Lost],
@@ -110,7 +115,7 @@ def _gone(
         one = lost.get(row.series_id)
         if one is None or one.measured_count or row.kernel not in metrics:
             continue
-        key = _key(row)
+        key = keys[row.series_id]
         if (key in sides[0] or key in beside_work) and key not in sides[1]:
             found[key] = Pairing(row, metrics[row.kernel], gone_level(sides[0][key][1] if key in sides[0] else (), one))
     return [found[key] for key in sorted(found)]
@@ -147,7 +152,16 @@ def _not_compared(values: Sequence[list[float]], where: Sequence[str]) -> Level:
     )  # fmt: skip
 
 
-def _key(row: SeriesRow) -> Key:
+def _keys(rows: Sequence[SeriesRow], measured: Sequence[Sequence[SeriesRow]]) -> dict[int, Key]:
+    """The key of each series. measured: the series that have values in A, and in B."""
+    a, b = ({(_test(row), row.network, row.toolchain) for row in side} for side in measured)
+    several = {test for side in (a, b) for test, count in Counter(one[0] for one in side).items() if count > 1}
+    apart = several & {one[0] for one in a & b}  # of several that both do not share, any is as good as another
+    ways = {row.series_id: (row.network, row.toolchain) if _test(row) in apart else ("", "") for row in rows}
+    return {row.series_id: (*_test(row), *ways[row.series_id]) for row in rows}
+
+
+def _test(row: SeriesRow) -> tuple[str, str, str, str, str]:
     return row.kernel, row.cluster, row.client, row.server, row.parameters_json
 
 

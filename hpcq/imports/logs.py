@@ -1,7 +1,8 @@
 """Saved outputs of programs that hpcq has a description of: iperf3, OSU, IMB, nccl-tests, and what a site describes itself.
 
 The description's own reader reads them, so numbers mean what they mean in a run of hpcq. Of several descriptions, the one that
-can read an output is its; of an output that none can read, the one whose title it has. A file may hold several results, of one
+can read an output is its; of an output that none can read, the one whose title it has, or of which only numbers are out of
+bounds. A file may hold several results, of one
 program or more: each is read by itself. Hosts and time are in the output of iperf3 only; else --names says which parts of the
 path they are, and the time may be that of the file. An output that cannot be read is an invalid result with its reason.
 """
@@ -13,6 +14,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,10 @@ from hpcq.described import UnreadableError, failure_said, has_title, options_sai
 from hpcq.errors import UserError
 from hpcq.imports.others import Maker, files_in, made
 from hpcq.imports.values import Problems, Source, Value, metric_of, read_bytes
-from hpcq.kernels import Kernel
+from hpcq.kernels import Described, Kernel
 from hpcq.nodelist import expand
+
+_OF_THE_PROOF = frozenset({"sent_bytes", "received_bytes"})
 
 
 def read(paths: Sequence[Path], kernels: Sequence[Kernel], maker: Maker, problems: Problems) -> Iterator[Source]:
@@ -59,6 +63,7 @@ def _kernel_of(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker, w
     able = [kernel for kernel in kernels if _can_read(kernel, text)]
     titled = [kernel for kernel in kernels if kernel.described is not None and has_title(kernel.described, text)]
     found = [kernel for kernel in able if kernel in titled] or able or titled
+    found = found or [kernel for kernel in kernels if _can_read(kernel, text, within_bounds=False)]
     if len(found) > 1:
         names = " and ".join(kernel.name for kernel in found)
         message = f"{path}{which}: may be an output of {names}: must be of one"
@@ -71,17 +76,33 @@ def _kernel_of(path: Path, text: str, kernels: Sequence[Kernel], maker: Maker, w
     return found[0] if found else None
 
 
-def _can_read(kernel: Kernel, text: str) -> bool:
-    assert kernel.described is not None  # noqa: S101 - the caller takes described kernels only
+def _can_read(kernel: Kernel, text: str, *, within_bounds: bool = True) -> bool:
+    """within_bounds: not if a number is one that its description refuses, as a count of wrong values is."""
+    described = _as_imported(kernel, text)
+    if not within_bounds:
+        boundless = [replace(one, minimum=None, maximum=None, above_zero=False) for one in described.readings]
+        described = replace(described, readings=tuple(boundless))
     try:
-        return bool(read_output(kernel.described, text, sizes_in(kernel.described, text)).metrics)
+        return bool(read_output(described, text, sizes_in(described, text)).metrics)
     except UnreadableError:
         return False
 
 
-def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Problems) -> Iterator[Value]:
+def _as_imported(kernel: Kernel, text: str) -> Described:
+    """Its description, where bytes sent and received need not be told by an output that says what it is of.
+
+    A run of hpcq proves with them that the test crossed its interface, and no import can; by default, few programs print them.
+    """
     described = kernel.described
     assert described is not None  # noqa: S101 - the caller takes described kernels only
+    if not has_title(described, text):
+        return described
+    readings = [replace(one, required=False) if one.metric in _OF_THE_PROOF else one for one in described.readings]
+    return replace(described, readings=tuple(readings))
+
+
+def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Problems) -> Iterator[Value]:
+    described = _as_imported(kernel, text)
     told = {**_of_iperf3(text), **maker.roles(path)}
     if not told.get("client"):
         hint = "--names '{run}/{client}_{server}.txt' says which parts of the path they are"
@@ -112,6 +133,8 @@ def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Probl
             parameters |= {"message_bytes": sizes[0]} if described.sizes is None and sizes else {}
             found = read_output(described, text, sizes)
             by_size, reasons = found.metrics, dict(found.complaints)
+            if found.misfit:
+                maker.notes[f"{path}: left out: {found.misfit}"] = None
     except UnreadableError as error:
         reasons = reasons or {None: str(error)}
     for size, metrics in by_size.items():

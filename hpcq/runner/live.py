@@ -186,7 +186,7 @@ def _ended_tests(  # noqa: PLR0917 - what ended, and what it is held against
         told = (name, client, server, test.kernel)
         facts = _facts_of_ends(folder, lines[0])
         ends = _ends(facts, lines[0])
-        series = MeasuredSeries(*told, test.telling, metric, values, network=plan.interface_of(index))
+        series = MeasuredSeries(*told, test.telling, metric, values, network=plan.interface_of(index), toolchain=test.toolchain)
         share = forecast.share(series, ends) if values else None
         if share is not None and share.bound:  # what was measured beside other work fails nothing
             clean = tuple(value for line, value in of_lines if not judge(JudgedResult(line, test.parameters, *facts)).disturbed)

@@ -1,4 +1,4 @@
-"""The 44 kinds of outputs that were tried first with described kernels, by program, version and options.
+"""The 44 kinds of outputs that were tried first with described kernels, by program, version and options; then other versions.
 
 Each is made here in its layout, with the figures that its first trial had: it is read right, with the description found by
 itself, or refused with the true reason. Columns that nobody reads have any numbers.
@@ -601,10 +601,237 @@ KINDS = [
 ]
 
 
+def perftest_latency(heads: str, row: str) -> str:
+    line = "-" * 87
+    return f"{line}\n                    Send Latency Test\n Number of qps   : 1\n{line}\n{heads}\n{row}\n{line}\n"
+
+
+NETPERF_TABLE = """MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to n2 () port 0 AF_INET : demo
+Recv   Send    Send
+Socket Socket  Message  Elapsed
+Size   Size    Size     Time     Throughput{more}
+bytes  bytes   bytes    secs.    {unit}
+
+ 87380  16384  16384    10.01     {row}
+"""
+QPERF_BOTH = """tcp_bw:
+    bw          =      968 Mb/sec
+    msg_rate    =     1.85 K/sec
+    send_bytes  =     7.26 GB
+    send_msgs   =  110,808
+    recv_bytes  =     7.26 GB
+    recv_msgs   =  110,790
+tcp_lat:
+    latency         =    1.65 ms
+    msg_rate        =     607 /sec
+    loc_send_bytes  =       18 KiB (18,432)
+    rem_recv_bytes  =    18.2 KB
+"""
+IOR_3_2 = """IOR-3.2.0: MPI Coordinated Test of Parallel I/O
+
+Options:
+segments            : 1
+xfersize            : 262144 bytes
+blocksize           : 1 MiB
+
+Results:
+
+access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
+------    ---------  ---------- ---------  --------   --------   --------   --------   ----
+Commencing write performance test: Wed Jan 16 22:55:34 2019
+write     2048.00    1024.00    256.00     0.000014   0.000483   0.000002   0.000499   0
+Commencing read performance test: Wed Jan 16 22:55:34 2019
+read      4096       1024.00    256.00     0.000002   0.000070   0.000001   0.000074   0
+remove    -          -          -          -          -          -          0.000136   0
+Max Write: 2048.00 MiB/sec (2147.48 MB/sec)
+Max Read:  4096.00 MiB/sec (4294.97 MB/sec)
+"""
+SOCKPERF_OLD = (
+    SOCKPERF.replace("percentile 99.000", "percentile  99.00")
+    .replace("percentile 50.000", "percentile  50.00")
+    .replace(" Warm up time=400 msec;", "")
+)
+UCX_OLD = """+--------------+-----------------------------+---------------------+-----------------------+
+|              |       latency (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |
++--------------+---------+---------+---------+----------+----------+-----------+-----------+
+| # iterations | typical | average | overall |  average |  overall |   average |   overall |
++--------------+---------+---------+---------+----------+----------+-----------+-----------+
+| Test:         tag match latency                                                          |
+        531233     0.912     0.941     0.941       8.11       8.11     1062466     1062466
+       1000000     0.906     0.937     0.939       8.14       8.12     1066924     1064548
+"""
+FI_PINGPONG_ALL = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+64      10      =10      1.2k        0.00s      5.12      12.50       0.08
+256     10      =10      5k          0.00s     18.60      13.76       0.07
+"""
+NCCL_ONE = nccl(NCCL, [1 << 20], ranks=2, wrong="0", busbw=50.0)
+
+#: Other versions and options than those that were tried first, in the layouts that their sources print.
+OTHERS = [
+    Kind(
+        101,
+        "perftest before MsgRate was told",
+        perftest([" 65536      5000           3100.50            3099.80"], "MB").replace("   MsgRate[Mpps]", ""),
+        "perftest_write_bw",
+        {65536: {"throughput_bps": 3099.80 * 8 * (1 << 20), "throughput_peak_bps": 3100.50 * 8 * (1 << 20)}},
+    ),
+    Kind(
+        102,
+        "ib_write_bw with two ports",
+        perftest(
+            [" 65536      5000             98.01              98.00              0.186920    49.00  0.093460  49.00 0.093460"],
+            more="   BW Port1[Gb/sec]   MsgRate Port1[Mpps]   BW Port2[Gb/sec]   MsgRate Port2[Mpps]",
+        ),
+        "perftest_write_bw",
+        {65536: {"throughput_bps": 98e9, "message_rate_pps": 186920}},
+    ),
+    Kind(
+        103,
+        "ib_write_bw --cpu_util",
+        perftest(
+            [" 65536      5000             98.01              98.00              0.186920          3.12"],
+            more="    CPU_Util[%]",
+        ),
+        "perftest_write_bw",
+        {65536: {"throughput_bps": 98e9, "message_rate_pps": 186920}},
+    ),
+    Kind(
+        104,
+        "ib_send_lat before percentiles",
+        perftest_latency(
+            " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]",
+            " 2       1000          0.98           4.12         1.01",
+        ),
+        "perftest_send_lat",
+        {2: {"half_round_trip_p50_ns": 1010, "half_round_trip_min_ns": 980, "half_round_trip_max_ns": 4120}},
+    ),
+    Kind(
+        105,
+        "ib_send_lat -D, which has a mean only",
+        perftest_latency(
+            " #bytes        #iterations       t_avg[usec]    tps average", " 2      4562331        1.09      456233.1"
+        ),
+        "perftest_send_lat",
+        {},
+        1,
+        "invalid",
+        "perftest_send_lat: table: 0 lines match "
+        r"^ *#bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\]: must be one",
+    ),
+    Kind(
+        106,
+        "sockperf before 3.5, which halves without saying latency",
+        SOCKPERF_OLD.format(
+            version="2.8", kind="avg-lat", mean="  1.403", most="  42.337", p99="   2.110", p50="   1.390", least="   1.250"
+        ),
+        "sockperf_udp",
+        {0: {"round_trip_p50_ns": 2780, "round_trip_p99_ns": 4220, "round_trip_max_ns": 84674}},
+    ),
+    Kind(
+        107,
+        "sockperf without one answer",
+        "[ 0] IP = 10.0.0.2        PORT = 11111 # UDP\nsockperf: No valid observations found.  Try a longer test\n",
+        "sockperf_udp",
+        {},
+        1,
+        "failed",
+        "sockperf_udp: it said: sockperf: No valid observations found.  Try a longer test",
+    ),
+    Kind(
+        108,
+        "netperf without -k",
+        NETPERF_TABLE.format(more="", unit="10^6bits/sec", row=" 934.39   "),
+        "netperf_tcp",
+        {0: {"throughput_bps": 934.39e6}},
+    ),
+    Kind(
+        109,
+        "netperf -c -C -f g",
+        NETPERF_TABLE.format(
+            more="  local    remote   local   remote",
+            unit="10^9bits/s  % S      % S      us/KB   us/KB",
+            row="    7.47   12.15    12.15    2133.446  2132.820",
+        ),
+        "netperf_tcp",
+        {0: {"throughput_bps": 7.47e9}},
+    ),
+    Kind(
+        110,
+        "netperf in bytes",
+        NETPERF.replace("1688.38", "100.00").replace("10^6bits/s", "MBytes/s"),
+        "netperf_tcp",
+        {0: {"throughput_bps": 100 * 8 * (1 << 20), "sent_bytes": 211047500}},
+    ),
+    Kind(
+        111,
+        "IOR 3.2, whose rows have two columns fewer",
+        IOR_3_2,
+        "ior",
+        {0: {"write_bps": 2048 * 8 * (1 << 20), "read_bps": 4096 * 8 * (1 << 20)}},
+    ),
+    Kind(
+        112,
+        "OSU 7.4 bandwidth -z: one blank between headings",
+        osu(
+            "MPI Bandwidth",
+            "7.4",
+            "Bandwidth (MB/s) P50 Tail BW(MB/s) P90 Tail BW(MB/s) P99 Tail BW(MB/s)",
+            {1: "1.50 1.49 1.52 1.68", 2: "3.00 1.49 1.52 1.68"},
+        ),
+        "osu_bw",
+        {1: {"throughput_bps": 12e6}, 2: {"throughput_bps": 24e6}},
+        2,
+    ),
+    Kind(
+        113,
+        "OSU bandwidth, a number more in each row than headings",
+        osu("MPI Bandwidth", "7.4", "Bandwidth (MB/s)", {1: "1.50 1.49", 2: "3.00 1.49"}),
+        "osu_bw",
+        {},
+        1,
+        "invalid",
+        "osu_bw: table: 3 fields for 2 columns: '1                  1.50 1.49': must be 2",
+    ),
+    Kind(
+        114,
+        "nccl-tests, wrong values, no name of the test",
+        NCCL_ONE.replace(" 0\n", " 12\n").replace(": 0 OK", ": 12 FAILED"),
+        "nccl_all_reduce",
+        {},
+        1,
+        "failed",
+        "nccl_all_reduce: it said: # Out of bounds values : 12 FAILED",
+    ),
+    Kind(
+        115,
+        "ucx_perftest before lines said that they are the last",
+        UCX_OLD,
+        "ucx_tag_lat",
+        {},
+        1,
+        "invalid",
+        r"ucx_tag_lat: half_round_trip_p50_ns: ^Final: +\d+ +(\S+)(?: +\S+){6}$ matches 0 times: must match once",
+    ),
+    Kind(
+        116,
+        "fi_pingpong of all sizes",
+        FI_PINGPONG_ALL,
+        "fi_pingpong",
+        {},
+        1,
+        "invalid",
+        "fi_pingpong: message_bytes: 256, 64: must be one value in the whole output",
+    ),
+]
+
+
 @pytest.mark.promise(
     "The kinds of outputs of other people's benchmarks that were tried first are read right, or refused with the reason."
 )
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.promise(
+    "Other versions of the described programs, whose tables have more or fewer columns, are read by what their headings say."
+)
+@pytest.mark.parametrize("kind", [*KINDS, *OTHERS], ids=str)
 def test_a_kind(site: Importing, kind: Kind) -> None:
     path = site.folder / "n1_n2.out"
     path.write_text(kind.text)
@@ -625,3 +852,46 @@ def test_a_kind(site: Importing, kind: Kind) -> None:
 
 def test_all_kinds_are_there() -> None:
     assert [kind.number for kind in KINDS] == list(range(1, 45))
+
+
+def test_qperf_of_two_tests_and_units_of_bits(site: Importing) -> None:
+    path = site.folder / "n1_n2.out"
+    path.write_text(QPERF_BOTH)
+    bring(site, "logs", path, "--names", "{client}_{server}.out")
+    found = dict(site.ask("SELECT metric, value FROM v_metrics WHERE metric NOT LIKE '%_bytes'"))
+    assert found == pytest.approx({"throughput_bps": 968e6, "half_round_trip_mean_ns": 1.65e6})
+
+
+def test_qperf_that_tells_nothing_else(site: Importing) -> None:
+    """As it prints by default: the bytes that a run of hpcq wants for its proof are not there."""
+    path = site.folder / "n1_n2.out"
+    path.write_text("tcp_bw:\n    bw  =  1.1 GB/sec\n")
+    bring(site, "logs", path, "--names", "{client}_{server}.out")
+    assert dict(site.ask("SELECT metric, value FROM v_metrics")) == pytest.approx({"throughput_bps": 8.8e9})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (NETPERF.replace("MIGRATED TCP STREAM TEST", "OMNI Send TEST"), "no description reads it; it is of OMNI Send"),
+        (NCCL_ONE.replace(" 50.00 50.00 ", " 50.00 49.22 "), "no description reads it"),
+    ],
+    ids=["netperf omni", "reduce-scatter of 64 ranks"],
+)
+def test_another_test_of_the_same_program_is_left_out(site: Importing, text: str, said: str) -> None:
+    """netperf's omni may be of any protocol; nccl-tests did not name their test, and a reduce-scatter has the same columns."""
+    path = site.folder / "n1_n2.out"
+    path.write_text(text)
+    assert said in bring(site, "logs", path, "--names", "{client}_{server}.out", expect=2)
+
+
+@pytest.mark.promise("A row of a table that something broke is told of by `hpcq import`; the other sizes are read.")
+def test_a_row_that_something_broke_is_told(site: Importing) -> None:
+    text = nccl(NCCL, [1 << 20, 1 << 21], ranks=2, wrong="0", busbw=50.0)
+    path = site.folder / "n1_n2.out"
+    path.write_text(
+        text.replace(" 1048576 262144 float sum -1 ", " 1048576 262144 float sum -1n1:42:43 [0] NCCL WARN Slow\n ", 1)
+    )
+    told = bring(site, "logs", path, "--names", "{client}_{server}.out")
+    assert site.ask("SELECT DISTINCT message_bytes FROM v_results") == [(1 << 21,)]
+    assert "fields for 13 columns" in told
