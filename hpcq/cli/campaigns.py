@@ -206,7 +206,8 @@ def _ended_line(one: EndedTest) -> str:
         percent = f"{100 * one.share.ratio:.0f} % of {one.share.source}"
         shown = f"{units.human_of(one.metric, one.value)}, {percent}: {outcome}"
     over = f" over {one.over}" if one.over else ""
-    return visible(f"{one.cluster}: {one.client} > {one.server}{over}: {one.kernel}{size}: {shown}")
+    by = f" with {one.toolchain}" if one.toolchain else ""
+    return visible(f"{one.cluster}: {one.client} > {one.server}{over}: {one.kernel}{size}{by}: {shown}")
 
 
 def progress_bar(cluster: ClusterStatus, width: int) -> str:

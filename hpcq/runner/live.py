@@ -69,6 +69,8 @@ class EndedTest:
     share: ShareOfExpected | None = None
     #: The interface where the run measures several networks.
     over: str = ""
+    #: Where the run measures the kernel with several.
+    toolchain: str = ""
 
 
 class Watch:
@@ -194,7 +196,9 @@ def _ended_tests(  # noqa: PLR0917 - what ended, and what it is held against
             share = forecast.share(replace(series, values=values, disturbed=not clean), ends)
         value = median(values) if values else None
         over = plan.over[index] if plan.over else ""
-        yield EndedTest(*told, size if isinstance(size, int) else None, metric, value, reason, share, over)
+        several = any(one.kernel == test.kernel and one.toolchain != test.toolchain for one in plan.tests_at(index))
+        by = test.toolchain if several else ""
+        yield EndedTest(*told, size if isinstance(size, int) else None, metric, value, reason, share, over, by)
 
 
 def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:

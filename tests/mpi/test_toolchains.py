@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.analysis.run_verdict import verdict_of_run
+from hpcq.cli.campaigns import _ended_lines
 from hpcq.cli.main import run as hpcq
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
@@ -19,7 +21,9 @@ from hpcq.errors import UserError
 from hpcq.gate_kinds import MeasuredSeries
 from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
+from hpcq.reports import write_report
 from hpcq.run_folder.paths import write_json
+from hpcq.runner.live import Watch
 from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.runner.site.build import with_toolchain
 from hpcq.scheduler.types import NodeCondition, NodeState
@@ -28,7 +32,7 @@ from hpcq.store.history import select, series_values
 from hpcq.store.query import summaries
 from hpcq.store.read.toolchains import compared, level, toolchain_rows
 from hpcq.store.selection import Selection
-from tests.store.run_folders import RunBuilder, load
+from tests.store.run_folders import START, RunBuilder, load, utc
 
 pytestmark = pytest.mark.fast
 
@@ -165,11 +169,14 @@ def test_a_run_without_toolchains_has_no_such_table(tmp_path: Path, capsys: pyte
     assert "no test of this run was measured with two toolchains" in capsys.readouterr().err
 
 
-def two_toolchains(folder: Path, pair_count: int = 2) -> RunBuilder:
+def two_toolchains(folder: Path, pair_count: int = 2, **changed: str) -> RunBuilder:
     """A run that plans one test with two toolchains, in jobs that the caller adds."""
     size = {"message_bytes": 64}
     pairs = [(f"n{number}", f"m{number}") for number in range(1, pair_count + 1)]
-    builder = RunBuilder(folder / "runs", pairs=pairs, tests=[("mpi_pingpong", size), ("mpi_pingpong", size)])
+    tests = [("mpi_pingpong", size), ("mpi_pingpong", size)]
+    builder = RunBuilder(folder / "runs", pairs=pairs, tests=tests, **changed)
+    known = json.loads(builder.folder.run_json.read_text())
+    write_json(builder.folder.run_json, {**known, "database": str(folder / "r.db")})
     plan = json.loads(builder.folder.plan("alpha").read_text())
     for test, name in zip(plan["tests"], ("of the campaign's first", "another"), strict=True):
         test["toolchain"] = name
@@ -273,6 +280,63 @@ def test_a_gate_judges_each_toolchain_by_itself(tmp_path: Path) -> None:
     medians = {row.variant: row.median for row in rows if row.metric == "round_trip_p50_ns"}
     assert medians == {f"toolchain={one.toolchain}": pytest.approx(one.values[0]) for one in (first, other)}
     assert first.series_id != other.series_id
+
+
+def night_of_two(folder: Path, day: int, factor: float = 1.0) -> list[str]:
+    """A loaded run of three pairs in which `another` takes twice as long, times the factor; what was told as tests ended."""
+    builder = two_toolchains(folder, pair_count=3, run=f"nightly-202611{day}T020000Z-00{day}")
+    builder.seconds = (day - START.day) * 86400.0
+    known = json.loads(builder.folder.run_json.read_text())
+    write_json(builder.folder.run_json, {**known, "created_utc": utc(builder.seconds)})
+    for number in (1, 2, 3):
+        builder.attempt(f"j{number:05}")
+    for path in builder.path.glob("alpha/jobs/*/1/t?-r?.json"):
+        line = json.loads(path.read_text())
+        for end in line["evidence"].values():
+            end["counters"] = {"stat.cpu.user_ticks": 0}
+        slower = 2 * factor if path.name.startswith("t2-") else 1.0
+        times = {name: value * slower for name, value in line["metrics"].items() if name.startswith("round_trip_")}
+        path.write_text(json.dumps({**line, "metrics": line["metrics"] | times}))
+    watch = Watch(builder.folder)
+    watch.look()
+    told = _ended_lines(watch)
+    load(folder / "r.db", builder)
+    return told
+
+
+@pytest.mark.promise("While a run goes on, what is usual of a test is what its own toolchain gave in earlier runs.")
+def test_what_is_usual_is_told_by_toolchain(tmp_path: Path) -> None:
+    first = night_of_two(tmp_path, 21)
+    assert len(first) == 6
+    second = night_of_two(tmp_path, 22)
+    assert all(re.search(r"mpi_pingpong 64 B with \S.*: .* (9\d|10\d) % of usual: ok$", line) for line in second), second
+    assert sum("with another: " in line for line in second) == 3
+    third = night_of_two(tmp_path, 23, factor=1.5)
+    assert [" not ok" in line for line in third] == ["with another: " in line for line in third], third
+
+
+@pytest.mark.promise("`compare` compares each toolchain of a test with the same one, and names it.")
+def test_compare_and_the_page_name_the_toolchain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`another` becomes half as fast on every pair, and nobody says it of the other toolchain."""
+    for day in range(21, 29):
+        night_of_two(tmp_path, day, factor=2.0 if day > 25 else 1.0)
+    runs = [f"nightly-202611{day}T020000Z-00{day}" for day in (25, 28)]
+    database = ("--db", str(tmp_path / "r.db"))
+    capsys.readouterr()
+    hpcq(["compare", *runs, "--all", "--json", *database])
+    pairs = json.loads(capsys.readouterr().out)["pairs"]
+    changes = {(one["server"], one["variant"]): one["b"] / one["a"] for one in pairs}
+    assert len(changes) == 6
+    for (_, variant), change in changes.items():
+        assert change == pytest.approx(2.0 if variant == "toolchain=another" else 1.0, rel=0.2), changes
+    hpcq(["regressions", "--json", *database])
+    told = json.loads(capsys.readouterr().out)
+    assert "toolchain=another" in json.dumps(told)
+    assert "toolchain=of the campaign's first" not in json.dumps(told)
+    write_report(tmp_path / "r.db", runs[-1], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "toolchain=another" in page
+    assert "toolchain=of the campaign&#39;s first" in page
 
 
 # -- transport -----------------------------------------------------------------------------------------------------------
