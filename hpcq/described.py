@@ -407,6 +407,8 @@ def _option_said(option: Option, word: str) -> ParameterValue:
         if chosen is None:
             raise UnreadableError(f"{option.name}: {shown(word)}: must be one of {', '.join(option.choices)}")
         return chosen
+    if option.type in {OptionType.NAME, OptionType.WORDS}:
+        return word
     if option.unit == "bytes":
         word = re.sub(r"(?<=\d)([kmg])$", r"\1iB", word.removesuffix("ytes"), flags=re.IGNORECASE)
     try:

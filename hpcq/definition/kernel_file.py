@@ -330,6 +330,9 @@ class KernelFile(Section):
         description="A file that it writes into the folder it starts in, * for the rest of a name: read after its output.",
     )
     title: TitleSection | None = Field(default=None, description="How its output says which test it is of.")
+    arguments_said: SaidSection | None = Field(
+        default=None, description="Where the output says which words a campaign would add as `arguments`, such as -d cuda."
+    )
     part: Pattern | None = Field(
         default=None,
         description="Where a result begins: a saved file may hold several, each read by itself. What stands before the first"
@@ -510,7 +513,8 @@ def _check_strictly(file: KernelFile, document: Document) -> None:
             document.complain(("metrics", name, "maximum"), said)
     for name, option in file.options.items():
         _check_fit(name, option, document)
-        _check_said(name, option, document)
+        _check_said(option.said, ("options", name, "said"), document)
+    _check_said(file.arguments_said, ("arguments_said",), document)
 
 
 def _check_fit(name: str, option: OptionSection, document: Document) -> None:
@@ -522,8 +526,7 @@ def _check_fit(name: str, option: OptionSection, document: Document) -> None:
         document.complain(("options", name), f"{said} with the type {option.type}: must be {fit}")
 
 
-def _check_said(name: str, option: OptionSection, document: Document) -> None:
-    said, place = option.said, ("options", name, "said")
+def _check_said(said: SaidSection | None, place: tuple[str, ...], document: Document) -> None:
     if said is None:
         return
     if (said.regex is None) == (said.json_path is None):
@@ -674,9 +677,9 @@ def _described(file: KernelFile, path: str) -> Described:
         part=file.part or "",
         preamble=file.preamble or "",
         said=tuple(
-            OptionSaid(name, one.said.json_path, one.said.regex, tuple(one.said.words.items()))
-            for name, one in file.options.items()
-            if one.said is not None
+            OptionSaid(name, said.json_path, said.regex, tuple(said.words.items()))
+            for name, said in [*((name, one.said) for name, one in file.options.items()), (ARGUMENTS, file.arguments_said)]
+            if said is not None
         ),
         must_hold=tuple(file.must_hold.items()),
     )

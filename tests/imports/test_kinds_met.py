@@ -854,6 +854,30 @@ def test_all_kinds_are_there() -> None:
     assert [kind.number for kind in KINDS] == list(range(1, 45))
 
 
+BOTH_WAYS = {"sum_sent_bidir_reverse": {"bits_per_second": 7e9}, "sum_received_bidir_reverse": {"bits_per_second": 7e9}}
+
+
+@pytest.mark.promise("What an output says of options that change what is measured (GPUs, both ways, types) is another series.")
+@pytest.mark.parametrize(
+    ("one", "other", "arguments"),
+    [
+        (*(osu(title, "7.4", "Avg Latency(us)", {8: "1.50"}) for title in ("MPI Latency", "MPI-CUDA Latency")), "-d cuda"),
+        (iperf3("3.12", 9e9), iperf3("3.12", 8.5e9, end=BOTH_WAYS), "--bidir"),
+        (NCCL_ONE, NCCL_ONE.replace("262144 float", "524288 half"), "-d half"),
+    ],
+    ids=["OSU", "iperf3", "nccl-tests"],
+)
+def test_what_is_measured_otherwise_is_another_series(site: Importing, one: str, other: str, arguments: str) -> None:
+    """Whoever runs it in a campaign says it as `arguments`, too."""
+    for number, text in enumerate((one, other)):
+        path = site.folder / f"r{number}-n1_n2.out"
+        path.write_text(text)
+        bring(site, "logs", path, "--names", "{run}-{client}_{server}.out")
+    found = site.ask("SELECT DISTINCT series_id, json_extract(parameters, '$.arguments') FROM v_results ORDER BY 2")
+    assert len({series for series, _ in found}) == 2
+    assert [told for _, told in found] == [None, arguments]
+
+
 def test_qperf_of_two_tests_and_units_of_bits(site: Importing) -> None:
     path = site.folder / "n1_n2.out"
     path.write_text(QPERF_BOTH)
