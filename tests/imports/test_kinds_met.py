@@ -878,6 +878,20 @@ def test_what_is_measured_otherwise_is_another_series(site: Importing, one: str,
     assert [told for _, told in found] == [None, arguments]
 
 
+def test_each_device_of_a_node_is_another_series(site: Importing) -> None:
+    """Two rails between the same nodes, as perftest names them."""
+    for number in (0, 1):
+        path = site.folder / f"r{number}-n1_n2.out"
+        text = perftest([" 65536      5000             98.01              98.00              0.186920"])
+        path.write_text(
+            text.replace(" Number of qps", f" Dual-port       : OFF\t\tDevice         : mlx5_{number}\n Number of qps")
+        )
+        bring(site, "logs", path, "--names", "{run}-{client}_{server}.out")
+    found = site.ask("SELECT DISTINCT series_id, json_extract(parameters, '$.device') FROM v_results ORDER BY 2")
+    assert len({series for series, _ in found}) == 2
+    assert [device for _, device in found] == ["mlx5_0", "mlx5_1"]
+
+
 def test_qperf_of_two_tests_and_units_of_bits(site: Importing) -> None:
     path = site.folder / "n1_n2.out"
     path.write_text(QPERF_BOTH)
