@@ -143,11 +143,11 @@ def _of_gates(own: Iterable[Summary], gates: Iterable[GateVerdict]) -> dict[Test
     for gate in gates:
         if gate.reference is not None and gate.reference.value:
             size = gate.series.parameters.get(size_option(gate.series.kernel) or "")
-            key = (gate.series.cluster, gate.series.kernel, size, gate.series.metric)
+            key = (gate.series.cluster, gate.series.kernel, size, gate.series.metric, gate.series.toolchain)
             found.setdefault(key, []).append((gate.reference.value, gate.reference.source))
     made = {}
     for one in own:
-        references = found.get((one.cluster, one.kernel, one.message_bytes, one.metric))
+        references = found.get((one.cluster, one.kernel, one.message_bytes, one.metric, one.toolchain))
         if references:
             sources = {source for _, source in references}
             source = sources.pop() if len(sources) == 1 else "what the gates compare with"

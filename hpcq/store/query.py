@@ -85,6 +85,10 @@ class ResultRow(PairTest):
     """`plan`; `confirmation`: its job measured a suspect again."""
 
 
+#: Before the toolchain in the variant of a test.
+_TOOLCHAIN = "toolchain="
+
+
 @dataclass(frozen=True, slots=True)
 class Summary(PairTest):
     """One metric of one test between two nodes, over its repetitions."""
@@ -103,6 +107,11 @@ class Summary(PairTest):
     """How many of n have evidence of other work on a node during the measurement."""
     purpose: str = "plan"
     """`confirmation`: these repetitions measured a suspect again."""
+
+    @property
+    def toolchain(self) -> str:
+        """Of a kernel that ran with several; it ends the variant."""
+        return self.variant.partition(_TOOLCHAIN)[2]
 
     @property
     def spread_ratio(self) -> float | None:
@@ -282,7 +291,7 @@ def _with_several(used: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def _of_toolchain(variant: str, toolchain: str) -> str:
-    return ", ".join(filter(None, (variant, toolchain and f"toolchain={toolchain}")))
+    return ", ".join(filter(None, (variant, toolchain and f"{_TOOLCHAIN}{toolchain}")))
 
 
 _MAIN_VALUES = """

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.analysis.expected import around
 from hpcq.analysis.run_verdict import verdict_of_run
 from hpcq.cli.campaigns import _ended_lines
 from hpcq.cli.main import run as hpcq
@@ -18,7 +19,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import UserError
-from hpcq.gate_kinds import MeasuredSeries
+from hpcq.gate_kinds import MeasuredSeries, Reference
 from hpcq.kernels import own_kernels
 from hpcq.planning.make_plan import make_plan
 from hpcq.reports import write_report
@@ -32,6 +33,8 @@ from hpcq.store.history import select, series_values
 from hpcq.store.query import summaries
 from hpcq.store.read.toolchains import compared, level, toolchain_rows
 from hpcq.store.selection import Selection
+from hpcq.verdict.gates import GateVerdict
+from hpcq.verdict.words import Verdict
 from tests.store.run_folders import START, RunBuilder, load, utc
 
 pytestmark = pytest.mark.fast
@@ -337,6 +340,21 @@ def test_compare_and_the_page_name_the_toolchain(tmp_path: Path, capsys: pytest.
     page = (tmp_path / "page.html").read_text()
     assert "toolchain=another" in page
     assert "toolchain=of the campaign&#39;s first" in page
+
+
+def test_what_gates_compare_with_is_told_by_toolchain(tmp_path: Path) -> None:
+    """The line of what is expected, on a page: not the median of what both toolchains are held against."""
+    night_of_two(tmp_path, 21)
+    run = "nightly-20261121T020000Z-0021"
+    with reading(tmp_path / "r.db") as opened:
+        found = [MeasuredSeries(*row) for row in series_values(opened, [run], {"round_trip_p50_ns"})]
+        references = {one.toolchain: Reference("peers", one.values[0]) for one in found}
+        judged = [GateVerdict(Verdict.PASS, one, "median", 1, "", reference=references[one.toolchain]) for one in found]
+        expected = around(opened, run, summaries(opened, Selection(run=run)), judged).expected
+    assert {variant.partition("=")[2]: one.value for (*_, variant, _), one in expected.items()} == pytest.approx(
+        {toolchain: one.value for toolchain, one in references.items()}
+    )
+    assert len(expected) == 2
 
 
 # -- transport -----------------------------------------------------------------------------------------------------------
