@@ -172,12 +172,12 @@ def test_a_run_without_toolchains_has_no_such_table(tmp_path: Path, capsys: pyte
     assert "no test of this run was measured with two toolchains" in capsys.readouterr().err
 
 
-def two_toolchains(folder: Path, pair_count: int = 2, **changed: str) -> RunBuilder:
+def two_toolchains(folder: Path, pair_count: int = 2, run: str = "nightly-20261121T020000Z-00ff") -> RunBuilder:
     """A run that plans one test with two toolchains, in jobs that the caller adds."""
     size = {"message_bytes": 64}
     pairs = [(f"n{number}", f"m{number}") for number in range(1, pair_count + 1)]
     tests = [("mpi_pingpong", size), ("mpi_pingpong", size)]
-    builder = RunBuilder(folder / "runs", pairs=pairs, tests=tests, **changed)
+    builder = RunBuilder(folder / "runs", pairs=pairs, tests=tests, run=run)
     known = json.loads(builder.folder.run_json.read_text())
     write_json(builder.folder.run_json, {**known, "database": str(folder / "r.db")})
     plan = json.loads(builder.folder.plan("alpha").read_text())
