@@ -187,7 +187,8 @@ def netperf(cell: Cell, port: str, given: Given) -> Tool:
     size = str(cell.message_bytes)
     sizes = ["-m", size, "-M", size] if cell.streams else ["-r", f"{size},{size}"]
     keys = "THROUGHPUT" if cell.streams or cell.name == "tcp_connect" else "MEAN_LATENCY,P50_LATENCY,P99_LATENCY"
-    words = ["-H", SERVER, "-p", port, "-t", test, "-l", f"{cell.seconds:.0f}", "-f", "m", "--"]
+    unit = "m" if cell.streams else "x"  # 10^6 bit/s, or transactions
+    words = ["-H", SERVER, "-p", port, "-t", test, "-l", f"{cell.seconds:.0f}", "-f", unit, "--"]
     words += [*sizes, "-P", f",{int(port) + 1}", "-k", keys]
 
     def read(client: str, _: str) -> Figures:
