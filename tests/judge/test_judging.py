@@ -630,7 +630,7 @@ def test_a_half_dead_node_is_told_the_same_night_after_confirmation() -> None:
 
 @pytest.mark.heavy
 def test_a_suspect_that_is_fine_again_is_not_told() -> None:
-    values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
+    values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=44)
     retests = plan(watch(values))
     values = with_retests(values, as_planned(values, retests), np.log(0.97))
     after = watch(values)
