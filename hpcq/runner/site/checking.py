@@ -202,6 +202,21 @@ _START_S, _COMPILE_S = 20, 60
 _BUILD_ADVICE = "compiler, modules and environment of the cluster file or of the toolchain must make its wrapper work there"
 
 
+#: Nodes of the check's own job may be busy for so long after it has ended.
+_FREED_S = 3.0
+
+
+def _idle_soon(scheduler: Scheduler) -> list[str]:
+    """The idle nodes, once there are two, or at last: waits only where the cluster has two that may be tried."""
+    until = time.monotonic() + _FREED_S
+    while True:
+        nodes = scheduler.nodes()
+        idle = sorted((one.node for one in nodes if _may_try(one)), key=natural)
+        if len(idle) >= _NODES_AT_LEAST or len(nodes) < _NODES_AT_LEAST or time.monotonic() >= until:
+            return idle
+        time.sleep(0.3)
+
+
 def _mpi(cluster: Cluster, transport: Transport, scheduler: Scheduler, root: str) -> list[CheckedItem]:
     """Build a program of ten lines with the cluster's MPI and with each toolchain, and start it on two idle nodes."""
     chosen = {"mpi": cluster} if cluster.mpi is not None else {}
@@ -221,8 +236,8 @@ def _mpi(cluster: Cluster, transport: Transport, scheduler: Scheduler, root: str
             items.append(CheckedItem(item, False, f"{one.mpi.compiler if one.mpi else ''}: {words}", _BUILD_ADVICE))
         else:
             starts[item] = program
-    idle = sorted((one.node for one in scheduler.nodes() if _may_try(one)), key=natural)
-    if not starts or len(idle) < _NODES_AT_LEAST:
+    idle = _idle_soon(scheduler) if starts else []
+    if len(idle) < _NODES_AT_LEAST:
         return items + [CheckedItem(item, True, "builds; not started, for want of two idle nodes") for item in starts]
     lines = []
     for item, program in starts.items():
