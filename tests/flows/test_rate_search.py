@@ -16,6 +16,7 @@ TURNS = 3
 WAYS = ("client_to_server", "server_to_client")
 
 
+@pytest.mark.real_time
 @pytest.mark.promise("A search that the server makes has its trials in the client's result.")
 @pytest.mark.promise("A loss-free rate was measured twice, the second time for twice as long.")
 @pytest.mark.parametrize("direction", WAYS)
