@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cache, cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from hpcq import units
@@ -119,7 +119,7 @@ class ClusterCause:
         if self.thing == Thing.CLASS or self.whole:
             return bool(ends[0] | ends[1])
         if self.thing == Thing.WITHIN:
-            return bool(ends[0] & ends[1])
+            return bool(ends[0] & ends[1]) and client != server
         if self.thing == Thing.GROUP:
             return bool(ends[0]) != bool(ends[1]) and bool(server)
         return ends[0] | ends[1] == {0, 1}
@@ -246,12 +246,12 @@ class Standing:
             return NOT_ACCEPTED[bad.verdict], None
         for one in its:
             return one.state, one
+        covered = self._coverage_of_nodes.get((node,))
+        if covered is None or covered.judged is Judged.NOT_MEASURED:
+            return str(Judged.NOT_MEASURED), None
         shared = [one for one in self.causes if one.holds(node) and (one.is_told or one.is_doubt)]
         for one in sorted(shared, key=lambda cause: not cause.is_told):
             return f"{one.state} with its {'group' if one.whole else _SHARED[one.thing]}", one
-        covered = self._coverage_of_nodes.get((node,))
-        if covered is None:
-            return str(Judged.NOT_MEASURED), None
         return str(State.FINE if covered.judged is Judged.JUDGED else covered.judged), None
 
     @cached_property
@@ -812,8 +812,18 @@ def unexplained(blocks: Iterable[Block], causes: Collection[ClusterCause]) -> li
     return kept
 
 
-#: What a verdict is about where the judge tells of it; the way between two groups is no thing of a ledger.
-_SUBJECTS = {"night": Subject.CLUSTER, "group": Subject.GROUP, "node": Subject.NODE, "link": Subject.LINK, "pair": Subject.LINK}
+#: What a verdict is about where the judge tells of it. A class is a group of nodes, a way between two groups a link, as where
+#: an acceptance names it.
+_SUBJECTS = {
+    "night": Subject.CLUSTER,
+    "class": Subject.GROUP,
+    "within": Subject.GROUP,
+    "group": Subject.GROUP,
+    "between": Subject.LINK,
+    "node": Subject.NODE,
+    "link": Subject.LINK,
+    "pair": Subject.LINK,
+}
 
 
 def with_told(records: Iterable[VerdictRecord], found: Iterable[Standing]) -> list[VerdictRecord]:
@@ -821,9 +831,9 @@ def with_told(records: Iterable[VerdictRecord], found: Iterable[Standing]) -> li
     kept = {(one.cluster, one.kind, one.name): one for one in records}
     for standing in found:
         for cause in standing.causes:
-            subject = _SUBJECTS.get(cause.thing)
-            if subject is None or not cause.is_told:
+            if not cause.is_told:
                 continue
+            subject = _SUBJECTS[cause.thing]
             name = " - ".join(sorted(cause.names)) or cause.cluster
             known = kept.get((cause.cluster, subject, name))
             if known is None or known.verdict not in {Verdict.DEGRADED, Verdict.FAILED}:
@@ -832,7 +842,7 @@ def with_told(records: Iterable[VerdictRecord], found: Iterable[Standing]) -> li
                     name,
                     Verdict.DEGRADED,
                     cause.words,
-                    cause.members[0] if cause.members else cause.names,
+                    tuple(chain.from_iterable(cause.members)) or cause.names,
                     cause.ratio,
                     cluster=cause.cluster,
                     decided_utc=cause.told_utc or cause.since_utc,

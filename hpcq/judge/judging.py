@@ -627,7 +627,8 @@ class Watched:
             causes += [self._suspected_cause(thing, index) for index in self.suspects.get(thing, ())]
         causes += self._lost_causes()
         order = {State.TOLD: 0, State.SUSPECTED: 1, State.ENDED: 2, State.FINE: 3}
-        group_of = {node: self._group_name(group) for node, group in zip(self.values.nodes, self._group.tolist(), strict=True)}
+        groups = zip(self.values.nodes, self._group.tolist(), strict=True)
+        group_of = {node: self._group_name(group) for node, group in groups if group != NOBODY}
         kept = [one for one in self._directions(causes) if not _is_part(one, causes, group_of)]
         kept.sort(key=lambda one: (order[one.state], one.since, list(Thing).index(one.thing), one.names))
         return Judgement(newest, tuple(kept), tuple(self._coverage(first)))
@@ -851,7 +852,7 @@ class Watched:
 
 
 def _is_part(one: Cause, causes: list[Cause], group_of: Mapping[str, str]) -> bool:  # noqa: PLR0911 - one rule after the other
-    """Whether a cause above it, at least as certain, explains this one. group_of: the group of each node."""
+    """Whether a cause above it, at least as certain, explains this one. group_of: the group of each node that has one."""
     certain = (State.TOLD,) if one.state is State.TOLD else (State.TOLD, one.state)
     for other in causes:
         if other is one or other.state not in certain or not set(other.tests) & set(one.tests):
@@ -868,7 +869,7 @@ def _is_part(one: Cause, causes: list[Cause], group_of: Mapping[str, str]) -> bo
             return True
         if other.thing is Thing.CLASS and one.thing is Thing.WITHIN and other.names == one.names:
             return True
-        in_group = other.whole and one.thing is Thing.NODE and group_of[one.names[0]] in other.names
+        in_group = other.whole and one.thing is Thing.NODE and group_of.get(one.names[0]) in other.names
         if in_group and one.effect.ratio > MUCH_WORSE * other.effect.ratio and one.since >= other.since - 1:
             return True
         of_link = other.thing in {Thing.LINK, Thing.PAIR} and other.state is State.TOLD and one.state is State.SUSPECTED

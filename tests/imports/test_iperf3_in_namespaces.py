@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import itertools
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ __all__ = ["site"]
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces"),
-    pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed"),
 ]
 
 NODES = ["n1", "n2", "n3", "n4", "n5"]

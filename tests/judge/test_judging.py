@@ -565,6 +565,16 @@ def test_a_rack_of_slow_nodes_is_no_slow_uplink(whole: bool, seed: int) -> None:
     assert [one for one in judge(values).causes if whole and one.state is State.SUSPECTED] == []
 
 
+@pytest.mark.heavy
+def test_a_slow_node_of_no_group_is_no_part_of_a_slow_rack() -> None:
+    values = draw(Site(64, 70, "gauss2", "each_run"), seed=1)
+    groups = np.where(np.arange(64) == 0, NOBODY, values.node_group).astype(np.int32)
+    slow = (groups == groups.max()) | (np.arange(64) == 0)
+    loss = np.log(0.8) * ((slow[values.client] | slow[values.server]) & (values.night >= 60))
+    found = judge(replace(values, value=values.value + loss, node_group=groups))
+    assert told(found.causes) == [(Thing.GROUP, ("leaf3",)), (Thing.NODE, ("n0000",))]
+
+
 @pytest.mark.promise("What is told of a link leaves no node suspected whose only jobs at that end are the link's.")
 def test_a_slow_link_leaves_its_ends_unsuspected_where_they_have_no_other_jobs() -> None:
     """Each node has one partner as client and one as server."""

@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 
 from bench.support.histories import Fault, Site, draw
-from hpcq.analysis.standing import ClusterCause, Standing, standings
+from hpcq.analysis.standing import ClusterCause, Standing, standings, with_told
 from hpcq.cli.regressions import smallest_words
-from hpcq.judge.causes import Thing
+from hpcq.judge.causes import Coverage, Judged, Thing
 from hpcq.judge.judging import watch
 from hpcq.judge.values import Values
 from hpcq.kernels import PairTest
+from hpcq.runner.accept.accepting import _told_by_nights
 from hpcq.store.database import reading, writing
 from hpcq.store.ledger import decide
+from hpcq.verdict.acceptance import Acceptance
 from hpcq.verdict.words import Thing as Subject
 from hpcq.verdict.words import Verdict, VerdictRecord
 from tests.store.test_import import FIRST, Importing
@@ -155,6 +157,25 @@ def test_an_uplink_degrades_what_crosses_it_and_nothing_else(importing: Importin
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("What the nights tell of an uplink lets `accept --from` pass no node behind it, whatever one run shows.")
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAILED])
+def test_nobody_passes_behind_an_uplink_that_the_nights_tell_of(importing: Importing, tmp_path: Path, verdict: Verdict) -> None:
+    """What is open or failed keeps the reason that the run gives."""
+    values = draw(Site(64, 50, "gauss1", "fixed", fault=Fault("leaf", 0.15, 40, 2)), seed=5)
+    leaf = dict(zip(values.nodes, values.node_group.tolist(), strict=True))
+    importing.bring(rows_of(values))
+    leaves = tmp_path / "leaves.csv"
+    leaves.write_text("node,group\n" + "".join(f"{node},leaf{group}\n" for node, group in leaf.items()))
+    importing.words("db", "groups", str(leaves), "--cluster", "alpha")
+    of_run = Acceptance(tuple(VerdictRecord(Subject.NODE, node, verdict, "of the run", (node,)) for node in values.nodes))
+    found = _told_by_nights(importing.database, ["night-049"], of_run, "alpha", left_out=False)
+    changed = {one.name for one in found.nodes if one.reason.startswith("told: uplink of alpha/leaf2: 1")}
+    assert changed == {node for node in values.nodes if leaf[node] == 2 and verdict is Verdict.PASS}
+    assert {one.verdict for one in found.nodes if one.name in changed} <= {Verdict.INCONCLUSIVE}
+    assert {(one.verdict, one.reason) for one in found.nodes if one.name not in changed} == {(verdict, "of the run")}
+
+
+@pytest.mark.heavy
 @pytest.mark.promise("Where one night has few pairs inside a bad rack, the rack is named, and no way to a healthy one.")
 def test_a_night_with_few_pairs_inside_a_bad_rack_names_the_rack_alone(importing: Importing, tmp_path: Path) -> None:
     values = draw(Site(96, 30, "gauss2", "each_run"), seed=9)
@@ -188,34 +209,61 @@ def test_no_node_is_fine_while_its_cluster_is_told(importing: Importing) -> None
     assert ("cluster", "degraded") in {(row["kind"], row["verdict"]) for row in verdicts}
 
 
+def told_cause(thing: str, names: tuple[str, ...]) -> ClusterCause:
+    """n1 and n2 are in the first class or group of `names`, n3 and n4 in the second."""
+    members = (("n1", "n2"), ("n3", "n4"))[: len(names)] if thing in {"class", "within", "group", "between"} else ()
+    when = "2026-03-01T00:00:00Z"
+    what = ("alpha", thing, names, ("tcp_stream 128 KiB",), "told", when, "night-001", when)
+    return ClusterCause(*what, 0.5, 0.4, 0.6, 6, "", members=members)
+
+
+@pytest.mark.promise(
+    "Whatever is told, `nodes --verdicts --exit-code` does not pass, and a node without values is no slow one."
+)
+@pytest.mark.parametrize(
+    ("thing", "names", "kind"),
+    [
+        ("night", (), Subject.CLUSTER),
+        ("class", ("old",), Subject.GROUP),
+        ("within", ("old",), Subject.GROUP),
+        ("group", ("leaf1",), Subject.GROUP),
+        ("between", ("leaf1", "leaf2"), Subject.LINK),
+        ("node", ("n1",), Subject.NODE),
+        ("pair", ("n2", "n1"), Subject.LINK),
+    ],
+)
+def test_whatever_is_told_is_a_verdict(thing: str, names: tuple[str, ...], kind: Subject) -> None:
+    cause = told_cause(thing, names)
+    coverage = tuple(
+        Coverage(Thing.NODE, (node,), judged, 4, "") for node, judged in (("n1", Judged.JUDGED), ("n2", Judged.NOT_MEASURED))
+    )
+    stood = Standing("alpha", "night-001", (cause,), coverage, frozenset(), frozenset())
+    [record] = with_told([], [stood])
+    assert (record.kind, record.verdict) == (kind, Verdict.DEGRADED)
+    words = {"night": "told with its cluster", "class": "told with its class", "group": "told with its uplink", "node": "told"}
+    assert stood.of_node("n1")[0] == words.get(thing, "fine")
+    assert [stood.of_node(node)[0] for node in ("n2", "n3")] == ["not measured", "not measured"]
+
+
 @pytest.mark.parametrize(
     ("thing", "names", "touched"),
     [
-        ("node", ("n2",), {("n1", "n2"), ("n2", "n1"), ("n2", "n3")}),
+        ("node", ("n2",), {("n1", "n2"), ("n2", "n1"), ("n2", "n3"), ("n2", "n2")}),
         ("link", ("n2", "n1"), {("n1", "n2"), ("n2", "n1")}),
         ("pair", ("n1", "n2"), {("n1", "n2")}),
+        ("class", ("old",), {("n1", "n2"), ("n2", "n1"), ("n2", "n3"), ("n1", "n3"), ("n2", "n2")}),
+        ("within", ("old",), {("n1", "n2"), ("n2", "n1")}),
+        ("group", ("old",), {("n1", "n3"), ("n2", "n3")}),
+        ("between", ("old", "new"), {("n1", "n3"), ("n2", "n3")}),
+        ("night", (), {("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n2", "n3"), ("n3", "n4"), ("n2", "n2")}),
     ],
 )
 def test_a_told_thing_touches_its_own_pairs_in_the_kernels_where_it_shows(
     thing: str, names: tuple[str, ...], touched: set[tuple[str, str]]
 ) -> None:
-    when = "2026-03-01T00:00:00Z"
-    cause = ClusterCause(
-        cluster="alpha",
-        thing=thing,
-        names=names,
-        tests=("tcp_stream 128 KiB",),
-        state="told",
-        since_utc=when,
-        since_run="night-001",
-        told_utc=when,
-        ratio=0.5,
-        low_ratio=0.4,
-        high_ratio=0.6,
-        job_count=6,
-        reason="",
-    )
-    pairs = [("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n2", "n3")]
+    """n1 and n2 are old, and behind one switch; n3 and n4 are new. A node alone is its own server."""
+    cause = told_cause(thing, names)
+    pairs = [("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n2", "n3"), ("n3", "n4"), ("n2", "n2")]
 
     def found(cluster: str, kernel: str) -> set[tuple[str, str]]:
         return {pair for pair in pairs if cause.touches(PairTest(cluster, kernel, 1, *pair, "eth0"))}

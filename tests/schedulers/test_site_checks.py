@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site import checking
 from hpcq.runner.site.checking import check_cluster
 from hpcq.scheduler.slurm.scheduler import read_site
+from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
 pytestmark = pytest.mark.fast
@@ -45,6 +47,25 @@ def site(
     items = read_site(text)
     assert all(one.ok and one.advice for one in items if "nodes" not in private), "campaigns run there, and something follows"
     return {one.item: (one.found, one.advice or "") for one in items}
+
+
+@pytest.mark.promise("`hpcq cluster check` waits a moment for the nodes of its own job, and not for ever.")
+@pytest.mark.parametrize(("node_count", "busy_looks", "idle"), [(3, 2, ["n1", "n2", "n3"]), (3, 99, ["n1"]), (1, 99, ["n1"])])
+def test_nodes_of_its_own_job_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, node_count: int, busy_looks: int, idle: list[str]
+) -> None:
+    """All nodes but n1 are busy at the first looks; a cluster of one node is not waited for."""
+    monkeypatch.setattr(checking, "_FREED_S", 0.5)
+    looks = []
+
+    def nodes() -> list[NodeState]:
+        looks.append(1)
+        busy = len(looks) <= busy_looks
+        conditions = [NodeCondition.BUSY if busy and number > 1 else NodeCondition.IDLE for number in range(1, node_count + 1)]
+        return [NodeState(f"n{number}", one, "") for number, one in enumerate(conditions, 1)]
+
+    assert checking._idle_soon(SimpleNamespace(nodes=nodes)) == idle  # type: ignore[arg-type]
+    assert (len(looks) == 1) == (node_count == 1)
 
 
 def test_a_plain_site_needs_no_word() -> None:

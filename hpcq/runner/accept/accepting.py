@@ -647,7 +647,7 @@ def accept_from(  # noqa: PLR0917 - what to judge, against what, and where it is
 
 
 def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, cluster: str, *, left_out: bool) -> Acceptance:
-    """No node passes that all nights until the newest of these runs tell of, or doubt, alone or together with everything.
+    """No node passes that all nights until the newest of these runs tell of, or doubt, alone or with those it is slow with.
 
     Where the run itself cannot say, what the nights say is the reason. left_out: a node that is told and that these runs did
     not measure is not covered.
@@ -659,12 +659,14 @@ def _told_by_nights(database: Path, runs: Sequence[str], verdicts: Acceptance, c
         pairs = [(cluster, *pair) for pair in pair_values.pairs_of(connection, cluster, run_ids)]
         before = told_before(connection, stood, pairs, run_ids) if left_out else []
         found = [one for each in stood for one in each.causes]
-        told = [one for one in found if one.thing in {"night", "class", "node"} and (one.is_told or one.is_doubt)]
+        told = [one for one in found if one.is_told or one.is_doubt]
     nodes = []
     for one in verdicts.nodes:
-        why = next((cause.words for cause in told if cause.concerns(one.name, one.name)), None)
-        unsure = one.verdict in {Verdict.PASS, Verdict.INCONCLUSIVE} and why is not None
-        nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=str(why)) if unsure else one)
+        its = [cause for cause in told if cause.holds(one.name) or (cause.thing == "node" and one.name in cause.names)]
+        if one.verdict is Verdict.INCONCLUSIVE:  # that it is behind a bad leaf the run says itself, and what to do
+            its = [cause for cause in its if cause.thing != "group"]
+        unsure = one.verdict in {Verdict.PASS, Verdict.INCONCLUSIVE} and its
+        nodes.append(replace(one, verdict=Verdict.INCONCLUSIVE, reason=its[0].words) if unsure else one)
     measured = {one.name for one in nodes}
     nodes += [
         VerdictRecord(Thing.NODE, cause.names[0], Verdict.NOT_COVERED, cause.words, cause.names)
