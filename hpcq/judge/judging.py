@@ -898,7 +898,7 @@ _SEEN = {
     Thing.LINK: "while both ends are fine with others",
 }
 
-_SEEN_WHOLE = "most jobs that meet the group, those among its own nodes, too: what they share, not its uplink alone"
+_SEEN_WHOLE = "most jobs of its nodes, also those that stay inside the group: so not its uplink alone"
 
 
 def _words(effect: Effect, seen: str, jobs: int, nights: int, *, grows: bool) -> str:

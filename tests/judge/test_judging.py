@@ -561,7 +561,7 @@ def test_a_rack_of_slow_nodes_is_no_slow_uplink(whole: bool, seed: int) -> None:
         values = replace(values, value=values.value + np.log(0.8) * (met & (values.night >= 60)))
     (cause,) = [one for one in judge(values).causes if one.state is State.TOLD]
     assert (cause.thing, cause.names, cause.whole) == (Thing.GROUP, ("leaf2",), whole)
-    assert ("those among its own nodes, too" in cause.reason) == whole
+    assert ("also those that stay inside the group" in cause.reason) == whole
     assert [one for one in judge(values).causes if whole and one.state is State.SUSPECTED] == []
 
 
