@@ -22,6 +22,7 @@ from hpcq.nodelist import natural, nodes_of
 from hpcq.store.read.stretches import PARAMETERS, QUESTIONS, Question
 from hpcq.units import parse_utc
 from hpcq.verdict.words import Thing, Verdict, VerdictRecord
+from hpcq.visible import visible
 
 if TYPE_CHECKING:
     from hpcq.analysis.run_verdict import RunVerdict
@@ -560,15 +561,17 @@ def _labels(values: dict[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    """A label's value. Made visible first: a collector that meets \\u in a label drops the whole file."""
+    return visible(value.replace("\r\n", "\n")).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # CSV and JSON lines: one row per result and metric.
 
 
-#: Spreadsheets run a cell that begins with one of these. Names or messages from elsewhere must not run.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: Spreadsheets run a cell that begins with one of these, some also behind blanks or in the full width of East Asian text.
+#: Names or messages from elsewhere must not run.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -593,7 +596,7 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(_FORMULA):
+    if isinstance(value, str) and (value.startswith(("\t", "\r")) or value.lstrip().startswith(_FORMULA)):
         return f"'{value}"
     return "" if value is None else value
 

@@ -18,11 +18,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+#: Marks above and below letters. A fifth on one letter is of no language: a pile of them covers the lines around it.
+_MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 #: Controls but tab, line feed, and a carriage return before one; marks of direction (Unicode TR 36); separators of lines;
-#: blanks without width, tags, and halves of surrogate pairs, which stand for bytes that are not UTF-8.
+#: what has no width (Default_Ignorable_Code_Point without what joins letters and chooses the form of an emoji); tags; what
+#: is no character, at which a reader of XML stops; and halves of surrogate pairs, which stand for bytes that are not UTF-8.
 _ACTING = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f\ud800-\udfff]|\r(?!\n)"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    f"\U000e0000-\U000e0fff\ud800-\udfff]|\r(?!\n)|(?<={_MARK}{{4}}){_MARK}"
 )
 #: The same for a text in ASCII, as most of a large table is: three times as fast.
 _ACTING_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
@@ -31,6 +35,14 @@ _ACTING_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 def visible(text: str) -> str:
     """Return the text with each such character as \\uXXXX; any other text as it is. Twice is the same as once."""
     return (_ACTING_ASCII if text.isascii() else _ACTING).sub(_number, text)
+
+
+def one_line(text: str, between: str = "; ") -> str:
+    """Words from elsewhere as part of a sentence of ours: of several lines, one, so that none begins like one of ours."""
+    if "\n" not in text and "\t" not in text:
+        return text
+    lines = (line.strip() for line in text.replace("\t", " ").split("\n"))
+    return between.join(line for line in lines if line)
 
 
 def visible_pieces(pieces: Iterable[str | bytes]) -> Iterator[str | bytes]:

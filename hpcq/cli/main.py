@@ -455,9 +455,17 @@ def complain(message: str, hint: str | None = None) -> None:
     text = "\n".join(
         f"error: {line}" if number == 0 or _is_place(line) else line for number, line in enumerate(message.split("\n"))
     )
-    print_words(text, err=True)
+    print_words(_WORD.sub(_shortened, text), err=True)
     if hint:
-        print_words(f"\nhint: {hint}", err=True)
+        print_words(f"\nhint: {_WORD.sub(_shortened, hint)}", err=True)
+
+
+#: What is no path and fills more than a screen.
+_WORD = re.compile(r"\S{2000,}")
+
+
+def _shortened(match: re.Match[str]) -> str:
+    return f"{match[0][:200]}[... {len(match[0])} characters ...]{match[0][-20:]}"
 
 
 def _is_place(line: str) -> bool:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from hpcq import units
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
 from hpcq.run_folder.paths import new_file
-from hpcq.visible import beneath, visible, visible_pieces
+from hpcq.visible import beneath, one_line, visible, visible_pieces
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,7 +70,10 @@ def head(column: Column) -> str:
 
 
 def cell(column: Column, fields: Mapping[str, Any]) -> str:
-    """One value as a person reads it, made visible: Rich takes escape sequences for its own; empty for None."""
+    """One value as a person reads it, in one line; empty for None.
+
+    It is made visible here, as Rich takes escape sequences for its own.
+    """
     value = fields[column.name]
     if value is None:
         return ""
@@ -81,7 +84,7 @@ def cell(column: Column, fields: Mapping[str, Any]) -> str:
         return visible(value[:_UTC_SHOWN].replace("T", " "))
     if isinstance(value, (int, float)):
         return str(value) if unit in {None, "no", "count", "index"} and isinstance(value, int) else units.human(value, unit)
-    return visible(str(value))
+    return visible(one_line(str(value), " "))
 
 
 def _unit(column: Column, fields: Mapping[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 from hpcq import units
 from hpcq.evidence.case import Case, CrossedInterface, EvidenceVerdict, Finding, JudgedResult, Side, crossing, read_case
 from hpcq.evidence.rules import RULES, VERSION, WAITED_RATIO, Row, Scope
+from hpcq.visible import one_line
 
 #: Sizes below stay exact in messages: an MTU is 9000 and not 8.789 KiB.
 _EXACT_BYTES_BELOW = 100_000
@@ -47,7 +48,7 @@ def _findings(row: Row, case: Case) -> Iterator[Finding]:
             node = f"{side.here.node} and {side.there.node} (one machine)" if once and side.there else side.here.node
             role = {} if once else {"role": side.role}
             rounded = {name: round(value, 6) if isinstance(value, float) else value for name, value in figures.items()}
-            words = _Said().vformat(row.message, (), {"node": node, **figures})
+            words = one_line(_Said().vformat(row.message, (), {"node": node, **figures}))
             yield Finding(row.rule, None if once else side.here.name, words, rounded | role)
 
 

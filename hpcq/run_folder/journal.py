@@ -27,6 +27,7 @@ from hpcq.errors import HeldError, StoreError
 from hpcq.planning.plan import is_shared, pair_index_of
 from hpcq.scheduler.types import JobKey, JobState
 from hpcq.units import utc_now
+from hpcq.visible import one_line
 from hpcq.writer_lock import STALE_S, WriterLock
 
 
@@ -459,7 +460,7 @@ class JournalState:
             self.not_run.pop(index, None)
 
     def _give_up(self, index: int, reason: str) -> None:
-        self.not_run[index] = reason
+        self.not_run[index] = one_line(str(reason))
 
     def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:  # noqa: ARG002 - only a plan knows what it measured
         self.active.pop(attempt.tag, None)
@@ -474,7 +475,7 @@ class JournalState:
             case "submitted":
                 attempt.scheduler_job_id, attempt.submitted_utc = event["scheduler_job_id"], event.get("utc")
             case "state":
-                attempt.state, attempt.reason = JobState(event["state"]), event.get("reason") or ""
+                attempt.state, attempt.reason = JobState(event["state"]), one_line(str(event.get("reason") or ""))
                 if attempt.state is JobState.RUNNING and self.measuring_since_utc is None:
                     self.measuring_since_utc = event.get("utc")
             case "withdraw":
@@ -484,11 +485,11 @@ class JournalState:
                 attempt.stopped = event["reason"]
                 attempt.follows, attempt.final = bool(event.get("follows")), bool(event.get("final"))
             case "refused":
-                attempt.outcome, attempt.reason = "refused", event["message"]
+                attempt.outcome, attempt.reason = "refused", one_line(str(event["message"]))
                 attempt.ended_utc = attempt.end_seen_utc = event.get("utc")
                 self._end(attempt, event)
             case "ended":
-                attempt.outcome, attempt.reason = event["outcome"], event.get("reason") or ""
+                attempt.outcome, attempt.reason = event["outcome"], one_line(str(event.get("reason") or ""))
                 attempt.nodes = tuple(event.get("nodes") or ()) or attempt.nodes
                 attempt.exit_code = event.get("rc")
                 attempt.end_seen_utc = event.get("utc")

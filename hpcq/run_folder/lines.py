@@ -22,6 +22,7 @@ from hpcq.clock import DriverTimes, off_words, utc_or_none
 from hpcq.described import Read, UnreadableError, commands, read_output, same_command, sent_at_least, sizes
 from hpcq.kernels import SIZE_OPTION, Described, Kernel, Kernels, Shape
 from hpcq.run_folder.paths import parse_json, read_regular
+from hpcq.visible import one_line
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Find out how a program died, from its standard error: the signal, and known crashes of libraries.
@@ -532,6 +533,7 @@ def read_line(  # noqa: PLR0917 - what stands there, and what was planned
     saw the end; a warning says so.
     """
     line = _read_line(raw, path, kernels, kernel, parameters)
+    line.reason = line.reason and one_line(line.reason)[:_WORDS_MAX]
     claims = (line.content.get("started_utc"), _object(raw.status).get("started_utc"))
     claims = tuple(one for one in claims if one is not None)
     if times is None or not claims:
@@ -689,7 +691,8 @@ def _fill(line: Line, described: Kernel | None) -> None:
     warnings = line.content.get("warnings")
     said = [one for one in warnings if isinstance(one, dict)] if isinstance(warnings, list) else []
     for one in said[:WARNINGS_MAX]:
-        line.warnings.append((str(one.get("name", "unnamed"))[:_WORDS_MAX], str(one.get("message", ""))[:_WORDS_MAX]))
+        name, message = (one_line(str(one.get(key, default))) for key, default in (("name", "unnamed"), ("message", "")))
+        line.warnings.append((name[:_WORDS_MAX], message[:_WORDS_MAX]))
     if len(said) > WARNINGS_MAX:
         line.warnings.append(("warnings_left_out", f"{len(said) - WARNINGS_MAX} warnings beyond {WARNINGS_MAX}"))
 

@@ -180,8 +180,8 @@ _SPARE_BYTES = 4096
 
 
 def say(run: RunFolder, text: str) -> None:
-    """Log one event per line, UTC first, to stderr and to the run's own log."""
-    line = visible(f"{units.utc_now()} {text}")
+    """Log one event per line, UTC first, to stderr and to the run's own log; further lines of its words are indented."""
+    line = visible(f"{units.utc_now()} {text}".replace("\n", "\n    "))
     print(line, file=sys.stderr)  # noqa: T201
     with contextlib.suppress(OSError), (run.path / "log.txt").open("a", encoding="utf-8") as file:  # stderr has it already
         file.write(line + "\n")

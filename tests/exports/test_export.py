@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -17,12 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hpcq.cli.main import run as hpcq
 from hpcq.errors import UserError
-from hpcq.exports import COLUMNS, Exported, collect, prometheus_text
+from hpcq.exports import COLUMNS, Exported, collect, junit_text, prometheus_text
 from hpcq.run_folder.paths import write_text
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
 from hpcq.store.selection import Selection
 from hpcq.verdict.words import Verdict
+from hpcq.visible import visible
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -95,13 +97,33 @@ def test_a_row_names_its_network(torn: Path, capsys: pytest.CaptureFixture[str])
     assert rows[0]["network"]
 
 
-def test_text_that_a_spreadsheet_would_run_is_quoted(whole: Path) -> None:
+@pytest.mark.parametrize("formula", ['=cmd|"/c calc"!A1', " =1+1", "\uff1d1+1", "\n@SUM(A1)", "\t-2"])
+def test_text_that_a_spreadsheet_would_run_is_quoted(formula: str) -> None:
     from hpcq.exports import csv_lines
 
-    row = dict.fromkeys(COLUMNS, None) | {"reason": '=cmd|"/c calc"!A1', "client": "n1\nn2", "value": -1.5}
+    row = dict.fromkeys(COLUMNS, None) | {"reason": formula, "client": "n1\nn2", "value": -1.5}
     [_, read] = csv.reader(io.StringIO("".join(csv_lines([row]))))
-    assert read[COLUMNS.index("reason")] == '\'=cmd|"/c calc"!A1'
+    assert read[COLUMNS.index("reason")] == f"'{formula}"
     assert (read[COLUMNS.index("client")], read[COLUMNS.index("value")]) == ("n1\nn2", "-1.5")
+
+
+@pytest.mark.promise("No word from elsewhere costs a collector the Prometheus file, nor a CI system the JUnit file.")
+def test_words_of_nodes_leave_the_files_readable(whole: Path) -> None:
+    """Of `\\` in a label Prometheus takes `\\\\`, `\\"` and `\\n` only; XML has no U+FFFE."""
+    with reading(whole) as database:
+        found: Exported = collect(database, Selection(run="nightly-20261121T020000Z-00ff"))
+    words = 'eth\x1b[31m\u202e\\ "0"\r\n\ufffe'
+    hostile = replace(found, summaries=tuple(replace(row, network=words, variant=words) for row in found.summaries))
+    text = visible(prometheus_text(hostile))
+    assert not re.search(r'\\[^\\"n]', text.replace("\\\\", ""))
+    [name] = {
+        sample.labels["network"]
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if "network" in sample.labels
+    }
+    assert name == visible(words.replace("\r\n", "\n"))
+    assert ET.fromstring(visible(junit_text(hostile))) is not None
 
 
 def gated(tmp_path: Path, bound: str) -> Path:

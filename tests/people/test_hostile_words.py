@@ -18,10 +18,18 @@ from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast
 
-#: Colours of an innocent iperf3, a window's title, C1 controls, an override of direction, a line that starts over.
-HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;owned\x07 \x9b2J \u202egnp.exe \u200b\rerror: all is fine \x7f"
+#: Colours of an innocent iperf3, a window's title, C1 controls, an override of direction, a line that starts over, what is no
+#: character (a reader of XML stops there), a letter without width, a pile of marks.
+HOSTILE = (
+    "\x1b[31mred\x1b[0m \x1b]0;owned\x07 \x9b2J \u202egnp.exe \u200b\rerror: all is fine \x7f \ufffe\uffff \u3164 o"
+    + "\u0301" * 40
+)
+#: The same, and a line that looks like one of hpcq's.
+LINES = f"{HOSTILE}\tand\nFORGED: all is fine"
 #: What no output may hold. A carriage return may end a line of CSV.
-ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+ACTING = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\u3164\ufffe\uffff]|\r(?!\n)|\u0301{5}|^FORGED", re.M
+)
 #: Colours that hpcq itself writes to a terminal.
 OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -35,22 +43,20 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.measure("j00001")
     path = run.line_path("j00001", 1, 1, 1)
     line: dict[str, Any] = json.loads(path.read_text())
-    line["warnings"] = [{"name": "buffer_clipped", "message": HOSTILE}]
+    line["warnings"] = [{"name": LINES, "message": LINES}]
     line["granted"]["congestion_control"] = HOSTILE
-    line["evidence"]["client"] |= {"unavailable": {"schedstat": HOSTILE}, "hostname": HOSTILE}
+    line["evidence"]["client"] |= {"unavailable": {"schedstat": HOSTILE}, "hostname": HOSTILE, "interface": LINES}
     path.write_text(json.dumps(line) + "\n")
     path = run.line_path("j00001", 1, 2, 1)
-    path.write_text(
-        json.dumps(json.loads(path.read_text()) | {"valid": False, "invalid_reason": HOSTILE, "exit_code": 1}) + "\n"
-    )
-    path.with_suffix(".err").write_text(HOSTILE)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"valid": False, "invalid_reason": LINES, "exit_code": 1}) + "\n")
+    path.with_suffix(".err").write_text(LINES)
     facts = path.with_name("facts-n1.json")
     found = json.loads(facts.read_text())
-    found["kernel"]["cmdline"] = HOSTILE
+    found["kernel"]["cmdline"] = LINES
     facts.write_text(json.dumps(found))
     run.end("j00001")
     run.submit("j00002")
-    run.end("j00002", outcome="failed", reason=HOSTILE)
+    run.end("j00002", outcome="failed", reason=LINES)
     run.journal("closed")
     load(folder / "results.db", run)
     return folder
@@ -60,10 +66,13 @@ VERBS = [
     ["results"],
     ["results", "--each"],
     ["results", "--findings"],
+    ["results", "--group-by", "kernel.cmdline"],
     ["show", "1"],
     ["show", "4"],
-    ["node", "alpha/n1"],
+    ["nodes", "n1"],
     ["nodes"],
+    ["history"],
+    ["blame"],
     ["facts", "show", "n1"],
     ["status"],
     ["sql", "SELECT * FROM v_results"],
@@ -72,6 +81,7 @@ VERBS = [
     ["export", "--format", "jsonl"],
     ["export", "--format", "junit"],
     ["export", "--format", "markdown"],
+    ["export", "--format", "prometheus"],
     ["no-such-verb-\x1b[31m"],
     ["results", "--cluster", HOSTILE],
 ]
@@ -131,6 +141,35 @@ def test_json_stays_what_it_was(home: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("Words of several lines from elsewhere are one line where hpcq tells them; none looks like its own.")
+def test_the_log_of_a_run_has_one_event_per_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hpcq.run_folder.paths import RunFolder
+    from hpcq.runner.workflow import say
+
+    [path] = home.glob("runs/*")
+    say(RunFolder(path), f"refused={LINES}")
+    for text in (capsys.readouterr().err, (path / "log.txt").read_text()):
+        assert "FORGED" in text
+        assert not ACTING.findall(text)
+
+
+@pytest.mark.heavy
+def test_an_interface_is_a_word(home: Path) -> None:
+    """A node that calls its interface a sentence begins no series of that name."""
+    said = hpcq(home, ["sql", "SELECT DISTINCT network FROM v_all_results"], capture_output=True, text=True).stdout
+    assert said.split() == ["network", "eth0"]
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A word of an error message that is longer than a screen is shortened.")
+def test_a_long_word_leaves_an_error_readable(home: Path) -> None:
+    said = hpcq(home, ["history", "x" * 70_000], capture_output=True, text=True).stderr
+    assert said.startswith("error: 'xxx")
+    assert len(said) < 2000
+    assert "70002 characters" in said
+
+
+@pytest.mark.heavy
 def test_files_and_pages_hold_nothing_that_acts(home: Path) -> None:
     for words in (["export", "--format", "csv", "--to", "out.csv"], ["report"]):
         done = hpcq(home, words, capture_output=True, text=True)
@@ -150,6 +189,9 @@ def test_files_and_pages_hold_nothing_that_acts(home: Path) -> None:
         ("\U000e0041", "\\udb40\\udc41"),
         ("\udcff", "\\udcff"),
         ("\u2028\ufeff\u061c", "\\u2028\\ufeff\\u061c"),
+        ("\uffff\u3164\u180e", "\\uffff\\u3164\\u180e"),
+        ("e\u0301\u0302\u0303\u0304 \u0939\u093f \u26a0\ufe0f", "e\u0301\u0302\u0303\u0304 \u0939\u093f \u26a0\ufe0f"),
+        ("e" + "\u0301" * 6, "e" + "\u0301" * 4 + "\\u0301" * 2),
     ],
 )
 def test_what_is_visible(text: str, shown: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -199,6 +200,8 @@ _INTERVAL_COLUMNS_MAX = 32
 #: A day in intervals of 100 ms.
 _INTERVALS_MAX = 864_000
 _GRANTED_MAX = 200
+#: What may be the name of an interface, or of a domain of libfabric: one word.
+_INTERFACE = re.compile(r"[!-~]{1,64}")
 _UNAVAILABLE_MAX = 5000
 _ENDS = ("client", "server")
 _INSERTS = {
@@ -674,9 +677,10 @@ class ClusterLoader(PlanRows):
         evidence = line.content.get("evidence")
         client = evidence.get("client") if isinstance(evidence, dict) else None
         interface = client.get("interface") if isinstance(client, dict) else None
-        if not self._network and isinstance(interface, str):
-            self._network = interface  # lines of this run that ended before this point would have used it too
-        return interface if isinstance(interface, str) and interface else job.network or self._network
+        if not isinstance(interface, str) or not _INTERFACE.fullmatch(interface):
+            return job.network or self._network  # words of a node that name no interface begin no series
+        self._network = self._network or interface  # lines of this run that ended before this point would have used it too
+        return interface
 
     def _series(self, keys: TestKeys, job: JobKeys, network: str) -> int:
         return self._names.series(
