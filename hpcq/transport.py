@@ -33,6 +33,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from hpcq.errors import TransportError, of_the_machine
+from hpcq.strangers import stranger
 
 #: ssh closes a connection that is unused for this time.
 _CONNECTION_KEPT_S = 30
@@ -279,6 +280,12 @@ def _control_folder() -> Path:
     if stat.S_IMODE(found.st_mode) & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):03o}"
         raise TransportError(f"{folder}: others may use it (mode {mode}): ssh's socket needs mode 700", f"remove {folder}")
+    if words := stranger(folder):  # who puts another folder in its place answers in the cluster's stead
+        where = "XDG_RUNTIME_DIR" if os.environ.get("XDG_RUNTIME_DIR") else "TMPDIR"
+        raise TransportError(
+            f"{words}: ssh's socket would lie below it",
+            f"{where} must name another folder: yours, or as /tmp is, of root and sticky",
+        )
     return folder
 
 

@@ -268,6 +268,7 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
     begun_s = time.monotonic()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcq-mutants-", ignore_cleanup_errors=True))
+        Path(folder).chmod(0o755)  # tests that become another user import the mutant too
         names = source_files()
         unchanged = copied(Path(folder) / "unchanged", names)
         tests = sorted({test for one in mutants for test in one.tests})

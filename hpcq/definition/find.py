@@ -6,6 +6,9 @@ A cluster's file is NAME.yaml. hpcq searches these folders in order; the first t
     ./campaigns/clusters, ~/.config/hpcq/clusters, /run/hpcq-lab/*/clusters, the examples that come with hpcq
 
 Labs that somebody else runs on this machine are left out with HPCQ_LABS=no.
+
+These files say which commands run, so a file that a name found is taken only if nobody but the user, root and the members
+of the user's groups could have put it there: in /tmp it may be anybody's. Whoever names its folder or its path has it taken.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from pathlib import Path
 from hpcq import assets
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, Kernels, own_kernels
+from hpcq.strangers import stranger
 
 #: Running labs write the files of their clusters here.
 LAB_FOLDER = Path("/run/hpcq-lab")
 _ENDINGS = (".yaml", ".yml")
+#: Whoever installed hpcq for all put its examples there, and hpcq itself.
+_OWN = assets.campaigns().parent
 
 
 def find_cluster(name: str, campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> Path:
@@ -36,7 +42,10 @@ def find_cluster(name: str, campaign_path: Path | None = None, extra_dirs: Seque
         for ending in _ENDINGS:
             path = folder / f"{name}{ending}"
             if _is_file(path):
-                if folder not in _named_folders(extra_dirs):
+                if folder.absolute() not in {named.absolute() for named in _named_folders(extra_dirs)}:
+                    refuse_strangers(
+                        path, f"HPCQ_CLUSTERS={folder.absolute()} or --clusters {folder.absolute()} takes what is there"
+                    )
                     _refuse_second_lab(name, path, folders)
                 return path
     known = list_clusters(campaign_path, extra_dirs)
@@ -68,17 +77,34 @@ def find_campaign(text: str) -> Path:
     """A campaign's file: a path, or the name of an example that comes with hpcq (`demo`, `campaigns/demo.yaml`)."""
     path = Path(text)
     if _is_file(path):
+        if "/" not in text and path.suffix not in _ENDINGS:  # a name, as that of an example is
+            refuse_strangers(path, f"./{text} in place of {text} takes it as it is")
         return path
     examples = {example.stem: example for example in sorted(assets.campaigns().glob("*.yaml"))}
     here = sorted(Path("campaigns").glob("*.yaml")) if Path("campaigns").is_dir() else []
     known = {**examples, **{campaign.stem: campaign for campaign in here}}
     if text in known:
+        refuse_strangers(known[text], f"{known[text].absolute()} in place of {text} takes it as it is")
         return known[text]
     if text == f"campaigns/{path.name}" and path.suffix in _ENDINGS and path.stem in examples:
         return examples[path.stem]
     if text and "\0" not in text and path.is_dir():
         raise UserError(f"{text!r}: this is a folder: name the file in it", f"for example: {path / 'campaign.yaml'}")
     raise _not_found("campaign file", text, list(known), [])
+
+
+def refuse_strangers(path: Path, remedy: str) -> None:
+    """Raise UserError if somebody whom the user does not work with could have put a file where a name finds it.
+
+    remedy: how to have it taken all the same.
+    """
+    if path.absolute().is_relative_to(_OWN):
+        return
+    if words := stranger(path, groups={os.getegid(), *os.getgroups()}):
+        raise UserError(
+            f"{path}: {words}",
+            f"what it says would run as you, so a name takes no file that others can put there. If you have read it: {remedy}",
+        )
 
 
 def _is_file(path: Path) -> bool:
@@ -256,6 +282,8 @@ def _read(path: Path, own: Kernels, *, stored: bool) -> Kernel:
         return known
     from hpcq.definition.kernel_file import read_kernel
 
+    if not stored:
+        refuse_strangers(path, f"a copy in {assets.home() / '.config/hpcq/kernels'} is taken")
     return read_kernel(path, own, stored=stored)
 
 

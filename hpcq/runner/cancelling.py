@@ -18,7 +18,7 @@ from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.link import link_group
 from hpcq.runner.live import status_of
-from hpcq.runner.site.place import place
+from hpcq.runner.site.place import place, refuse_others
 from hpcq.runner.workflow import marked
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobKey, JobReport, JobState
@@ -32,7 +32,11 @@ SchedulerOf = Callable[[RunFolder, str], Scheduler]
 
 
 def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> list[str]:
-    """Ask the drivers of a run to end it, or end it here without a driver. Returns the remaining jobs, in words."""
+    """Ask the drivers of a run to end it, or end it here without a driver. Returns the remaining jobs, in words.
+
+    Raises HpcqError if others can change the run's folder.
+    """
+    refuse_others(run)
     clock = clock or Clock()
     (run.path / "cancel").touch()
     within_s = _DRIVER_ANSWERS_S + _files_appear_within_s(run)

@@ -119,8 +119,12 @@ def leading(run: RunFolder) -> Iterator[None]:
     """Hold the right to start the stages of a run: `run.json.writer`.
 
     Two workflows of one run would build, load and report beside each other, and each would take the other's refusals for
-    failures of the run. Raises HeldError if another living process has the right; nothing of the run is touched then.
+    failures of the run. Raises HeldError if another living process has the right, HpcqError if others can change the run's
+    folder; nothing of the run is touched then.
     """
+    from hpcq.runner.site.place import refuse_others
+
+    refuse_others(run)
     try:
         lock = WriterLock(run.run_json, STALE_S + 5.0, refuse_the_living=True)
     except StoreError as error:

@@ -51,6 +51,7 @@ FLOORS = {
     "hpcq.errors": 1,
     "hpcq.plugins": 1,
     "hpcq.nodelist": 1,
+    "hpcq.strangers": 1,
     "hpcq.units": 1,
     "hpcq.visible": 1,
     "hpcq.writer_lock": 2,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
 import shutil
 import struct
 import subprocess
@@ -256,6 +258,212 @@ def test_a_run_is_not_made_where_others_can_replace_it(tmp_path: Path) -> None:
     queue.chmod(0o700)
     desk.hpcq("run", "try.yaml")
     assert {path.stat().st_mode & 0o777 for path in (desk.folder / "runs").iterdir()} == {0o700}
+
+
+def _hpcq(uid: int, folder: Path, *words: str, groups: tuple[int, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
+    """A verb of that user in a folder."""
+    who = ["setpriv", f"--reuid={uid}", f"--regid={uid}"]
+    who += [f"--groups={','.join(map(str, groups))}"] if groups else ["--clear-groups"]
+    home = folder.parent / f"home-{uid}"
+    if not home.exists():
+        of(uid, home, 0o755)
+    return subprocess.run(
+        [*who, sys.executable, "-P", "-m", "hpcq", *words],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "HPCQ_LABS": "no", **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+#: Of the system's own users: ssh refuses who has no name.
+NAMED = pwd.getpwnam("daemon").pw_uid
+
+
+def _trap(folder: Path, marker: Path) -> str:
+    """A cluster file that starts a command as soon as anything asks that cluster."""
+    config = folder / "ssh_config"
+    config.write_text(f"Host *\n  ProxyCommand sh -c 'id -u >>{marker}; exit 1'\n")
+    config.chmod(0o644)
+    reached = f"connection: {{ssh: nowhere, ssh_config: {config}}}"
+    return f"name: trap\nscheduler: slurm\n{reached}\nwork_directory: /tmp\ninterface: lo\n"
+
+
+def _given_to(uid: int, folder: Path, gid: int | None = None) -> None:
+    for one in [folder, *folder.rglob("*")]:
+        os.lchown(one, uid, uid if gid is None else gid)
+
+
+CAMPAIGN = "name: try\nclusters: [trap]\nrepetitions: 1\ntests: [{kernel: tcp_pingpong}]\n"
+
+
+@needs_root
+@pytest.mark.promise("A run of somebody else is neither resumed nor cancelled: nothing that its files say is done.")
+def test_a_run_that_a_stranger_left_is_not_gone_on_with(scratch: Path, place: Path) -> None:
+    """What lies in ./runs may be anybody's, and the newest one is taken without a name."""
+    marker, precious = place / "was-run", of(NAMED, place / "mine", 0o755) / "precious"
+    for path in (marker, precious):
+        path.write_text("years of work\n")
+        os.chown(path, NAMED, NAMED)
+    run = scratch / "runs" / "try-20991231T000000Z-ffff"
+    (run / "clusters").mkdir(parents=True)
+    (run / "trap").mkdir()
+    (run / "campaign.yaml").write_text(CAMPAIGN)
+    trap = f"{_trap(run, marker)}trusted_users: ['{STRANGER}']\n"
+    (run / "clusters" / "trap.yaml").write_text(trap)
+    (run / "secret").write_text("0123456789" * 6)
+    described = {"run": run.name, "campaign": "try", "clusters": ["trap"], "seed": 1, "created_utc": "2099-12-31T00:00:00.000Z"}
+    database = str(scratch / "results.db")
+    (run / "run.json").write_text(json.dumps({"format": 1, "links": [], "confirm": False, "database": database, **described}))
+    for name in ("log.txt", "snakemake.log"):
+        (run / name).symlink_to(precious)
+    _given_to(STRANGER, run)
+    run.parent.chmod(0o1777)
+    for folder in (run, run / "trap"):
+        folder.chmod(0o777)
+    before = sorted(run.rglob("*"))
+    for words in (["resume"], ["cancel"], ["resume", str(run)]):
+        done = _hpcq(NAMED, scratch, *words)
+        assert done.returncode == 1, done
+        assert f"{run}: belongs to UNKNOWN: must be yours" in done.stderr
+        assert "started it" in done.stderr
+        assert (marker.read_text(), precious.read_text()) == ("years of work\n", "years of work\n"), words
+        assert sorted(run.rglob("*")) == before, words
+
+
+@needs_root
+@pytest.mark.promise("Whom to trust, only a cluster file of the user's own says.")
+def test_a_run_that_a_stranger_left_says_not_whom_to_trust(place: Path) -> None:
+    """He could have it read, and then put something else in its place: the words of his file are his."""
+    run = of(VICTIM, of(STRANGER, place / "above", 0o755) / "run", 0o700)
+    (run / "clusters").mkdir()
+    (run / "clusters" / "tiny.yaml").write_text(f"name: tiny\nscheduler: local\nnodes: [a, b]\ntrusted_users: ['{STRANGER}']\n")
+    _given_to(VICTIM, run / "clusters")
+    code = "import sys; from pathlib import Path; from hpcq.run_folder.paths import RunFolder\n"
+    code += "from hpcq.runner.site.place import refuse_others; refuse_others(RunFolder(Path(sys.argv[1])))"
+    who = ["setpriv", "--clear-groups", f"--reuid={VICTIM}", f"--regid={VICTIM}", sys.executable, "-c", code, str(run)]
+    subprocess.run(who, cwd=REPOSITORY, check=True)
+    os.chown(run / "clusters" / "tiny.yaml", STRANGER, STRANGER)
+    done = subprocess.run(who, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert f"{place}/above: belongs to UNKNOWN, who can change it" in done.stderr
+
+
+@needs_root
+@pytest.mark.promise("A name finds no cluster file, campaign or kernel that a stranger put in the present folder.")
+def test_what_a_stranger_put_here_is_not_found_by_its_name(scratch: Path, place: Path) -> None:
+    marker = place / "was-run"
+    marker.touch()
+    os.chown(marker, NAMED, NAMED)
+    (scratch / "clusters").mkdir()
+    (scratch / "clusters" / "trap.yaml").write_text(_trap(scratch, marker))
+    (scratch / "campaigns").mkdir()
+    for path in (scratch / "campaigns" / "demo.yaml", scratch / "other"):
+        path.write_text(CAMPAIGN)
+        os.chown(path, STRANGER, STRANGER)
+    for folder in ("clusters", "campaigns"):
+        _given_to(STRANGER, scratch / folder)
+    mine = scratch / "mine.yaml"
+    mine.write_text(CAMPAIGN)
+    os.chown(mine, NAMED, NAMED)
+    belongs = f"{scratch}/clusters: belongs to uid-{STRANGER}: must belong to you or to root"
+    for words in (["cluster", "check", "trap"], ["plan", "mine.yaml"], ["run", "mine.yaml"], ["clean", "trap"]):
+        done = _hpcq(NAMED, scratch, *words)
+        assert done.returncode == 2, done
+        assert belongs in done.stderr, words
+        assert f"HPCQ_CLUSTERS={scratch}/clusters" in done.stderr
+    done = _hpcq(NAMED, scratch, "doctor", "--reach")
+    assert belongs in done.stdout
+    for name, where in (("demo", "campaigns"), ("other", "other")):
+        done = _hpcq(NAMED, scratch, "plan", name)
+        assert f"{scratch}/{where}: belongs to uid-{STRANGER}" in done.stderr
+    assert marker.read_text() == ""
+    # Who says which folder means it, and so does who names a path.
+    for done in (
+        _hpcq(NAMED, scratch, "cluster", "check", "clusters/trap.yaml"),
+        _hpcq(NAMED, scratch, "cluster", "check", "trap", HPCQ_CLUSTERS="clusters"),
+    ):
+        assert belongs not in done.stderr
+    assert marker.read_text() == f"{NAMED}\n" * 2
+
+
+@needs_root
+@pytest.mark.parametrize(("member", "mode", "found"), [(True, 0o2770, True), (False, 0o2775, False), (True, 0o2777, False)])
+@pytest.mark.promise("In the folder of a group, its members find each other's cluster files and campaigns by name.")
+def test_members_of_a_group_find_each_others_files(place: Path, member: bool, mode: int, found: bool) -> None:
+    """Here one could do everything to the other's files; they know that."""
+    _find_in(of(0, place / "team", mode, gid=TEAM), member=member, found=found)
+
+
+@needs_root
+@pytest.mark.promise("A folder that one member of a group makes where everybody writes is not the group's.")
+def test_in_a_sticky_folder_a_group_has_no_folder_of_its_own(scratch: Path, place: Path) -> None:
+    """Else whoever is in one group with all users, as at many sites, gives them his files; its head's folder is the group's."""
+    _find_in(of(STRANGER, scratch / "team", 0o2770, gid=TEAM), member=True, found=False)
+    _find_in(of(STRANGER, place / "team", 0o2770, gid=TEAM), member=True, found=True)
+
+
+def _find_in(team: Path, *, member: bool, found: bool) -> None:
+    (team / "clusters").mkdir()
+    (team / "clusters" / "tiny.yaml").write_text("name: tiny\nscheduler: local\nnodes: [a, b]\n")
+    _given_to(STRANGER, team / "clusters", TEAM)
+    done = _hpcq(VICTIM, team, "cluster", "check", "tiny", groups=(TEAM,) if member else ())
+    refused = "must be" in done.stderr or "must belong" in done.stderr
+    assert refused != found, done
+
+
+@needs_root
+@pytest.mark.promise("A link that leads to a file is looked at like a folder on the way to it.")
+def test_who_could_have_put_a_file_there(scratch: Path, place: Path) -> None:
+    """Each way in which something on the way is somebody else's."""
+    mine = of(VICTIM, scratch / "mine", 0o755)
+    (mine / "file").write_text("")
+    os.chown(mine / "file", VICTIM, VICTIM)
+    (scratch / "link").symlink_to("mine")
+    os.lchown(scratch / "link", STRANGER, STRANGER)
+    (mine / "up").symlink_to("../link/file")
+    os.lchown(mine / "up", VICTIM, VICTIM)
+    (mine / "fine").symlink_to("../mine/./file")
+    (place / "fast").symlink_to(scratch)
+    code = "import sys; from pathlib import Path; from hpcq.strangers import stranger\n"
+    code += "for name in sys.argv[1:]: print(stranger(Path(name)))"
+
+    def told(*paths: Path) -> list[str]:
+        who = ["setpriv", "--clear-groups", f"--reuid={VICTIM}", f"--regid={VICTIM}", sys.executable, "-c", code]
+        done = subprocess.run([*who, *map(str, paths)], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    link = f"{scratch}/link: belongs to uid-{STRANGER}: must belong to you or to root"
+    paths = [
+        mine / "file",
+        mine / "fine",
+        place / "fast" / "mine" / "file",
+        mine / "up",
+        scratch / "link" / "file",
+        mine / "absent",
+    ]
+    assert told(*paths) == ["", "", "", link, link, ""]
+    mine.chmod(0o775)
+    assert told(mine / "file") == [f"{mine}: the group gid-{VICTIM} can change it (mode 775): must be writable by nobody else"]
+    mine.chmod(0o777)
+    assert told(mine / "file") == [f"{mine}: everybody can change it (mode 777): must be writable by nobody else"]
+
+
+@needs_root
+@pytest.mark.promise("ssh's socket lies where nobody else can put another in its place.")
+def test_the_socket_of_ssh_is_not_where_others_can_replace_its_folder(place: Path) -> None:
+    """Who answers there speaks in the cluster's stead."""
+    shared = of(0, place / "shared", 0o777)
+    code = "from hpcq.transport import _control_folder; print(_control_folder())"
+    who = ["setpriv", "--clear-groups", f"--reuid={VICTIM}", f"--regid={VICTIM}", sys.executable, "-c", code]
+    for variable in ("TMPDIR", "XDG_RUNTIME_DIR"):
+        given = {"PATH": os.environ["PATH"], variable: str(shared)}
+        done = subprocess.run(who, cwd=REPOSITORY, env=given, capture_output=True, text=True, check=False)
+        assert f"{shared}: everybody can change it (mode 777)" in done.stderr
+        shared.chmod(0o1777)
+        subprocess.run(who, cwd=REPOSITORY, env=given, capture_output=True, text=True, check=True)
+        shared.chmod(0o777)
 
 
 @needs_root

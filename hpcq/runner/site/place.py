@@ -6,21 +6,22 @@ place(run, cluster)            -> everything about one cluster of it
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import errno
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
-from hpcq.definition.model import Campaign, Cluster, Toolchain
-from hpcq.errors import StoreError, UserError
+from hpcq.definition.model import Campaign, Cluster, Toolchain, Trusted
+from hpcq.errors import HpcqError, StoreError, UserError
 from hpcq.own_folder import secure
-from hpcq.run_folder.paths import RunFolder, write_json
+from hpcq.run_folder.paths import RunFolder, open_regular, write_json
 from hpcq.runner.site.build import state_folder, work_root
 from hpcq.scheduler import kinds
 from hpcq.scheduler.base import Scheduler
@@ -44,13 +45,11 @@ class ClusterSite:
     root: str
 
     def secure(self) -> None:
-        """Check that nobody else can change what this part of the run reads and executes, here and on the cluster.
+        """Check that nobody else can change what this part of the run runs on the cluster. `place` checked the run's folder.
 
         Raises HpcqError that names the folder at fault.
         """
-        trusted = self.cluster.trusted
-        secure(Here(), "", [str(self.run.path)], trusted)
-        secure(self.transport, self.cluster.name, [self.root], trusted)
+        secure(self.transport, self.cluster.name, [self.root], self.cluster.trusted)
 
 
 def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> tuple[Campaign, dict[str, Path]]:
@@ -103,6 +102,7 @@ def open_run(
     try:
         aside.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         aside.mkdir(mode=0o700)
+        _refuse_above(aside, paths.values())
         (aside / "clusters").mkdir()
         shutil.copyfile(campaign_path, aside / "campaign.yaml")
         for beside in campaign.pairs.files:
@@ -141,6 +141,20 @@ def open_run(
     return run
 
 
+def _refuse_above(folder: Path, cluster_files: Iterable[Path]) -> None:
+    """Remove a new folder and raise HpcqError if others could put another one in its place while it is filled."""
+    from hpcq.definition.files.cluster import read_cluster
+
+    found = [read_cluster(path).trusted for path in cluster_files]
+    users, groups = {name for one in found for name in one.users}, {name for one in found for name in one.groups}
+    try:
+        secure(Here(), "", [str(folder)], Trusted(tuple(sorted(users)), tuple(sorted(groups))))
+    except HpcqError:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+
+
 def copy_descriptions(campaign: Campaign, folder: Path) -> None:
     """Copy the descriptions of the foreign programs that a campaign runs, to where hpcq looks beside a campaign in `folder`."""
     for name in sorted({test.kernel for test in campaign.tests}):
@@ -150,12 +164,37 @@ def copy_descriptions(campaign: Campaign, folder: Path) -> None:
             shutil.copyfile(described.path, folder / "kernels" / f"{name}.yaml")
 
 
+def refuse_others(run: RunFolder) -> None:
+    """Raise HpcqError unless a run's folder is this user's alone: who goes on with a run, or ends it, does what its files say.
+
+    Where it lies, its own cluster files say whom to trust; a folder of somebody else is refused whatever they say.
+    """
+    from hpcq.definition.checking import parse_document
+
+    named: dict[str, set[str]] = {"trusted_users": set(), "trusted_groups": set()}
+    for path in sorted((run.path / "clusters").glob("*.yaml")):
+        with contextlib.suppress(HpcqError, OSError), open_regular(path) as file:
+            if os.fstat(file.fileno()).st_uid == os.geteuid():  # what lies there may be somebody else's, and say whom to trust
+                said = parse_document(file.read().decode("utf-8", errors="replace"), str(path)).data
+                for key, names in named.items():
+                    names.update(map(str, one if isinstance(one := said.get(key), list) else ()))
+    trusted = Trusted(*(tuple(sorted(names)) for names in named.values()))
+    try:
+        secure(Here(), "", [str(run.path)], trusted)
+    except HpcqError as error:
+        raise type(error)(
+            error.message,
+            f"a run is resumed and cancelled by the user who started it, where nobody else can change its folder: {error.hint}",
+        ) from None
+
+
 def place(run: RunFolder, cluster_name: str) -> ClusterSite:
-    """Return everything about one cluster of a run, from the run's own copies."""
+    """Return everything about one cluster of a run, from the run's own copies. Raises HpcqError if others can change them."""
     # Importing the YAML reader takes longer than all other work of loading and reporting, which need no definition.
     from hpcq.definition.files.campaign import read_campaign
     from hpcq.definition.files.cluster import read_cluster
 
+    refuse_others(run)
     campaign = read_campaign(run.campaign_yaml)
     cluster = campaign.narrowed(read_cluster(run.cluster_yaml(cluster_name)))
     transport = reach(cluster)

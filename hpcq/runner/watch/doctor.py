@@ -28,7 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hpcq import __version__, assets, plugins, units
-from hpcq.errors import HpcqError
+from hpcq.errors import HpcqError, UserError
 from hpcq.exports import exporters
 from hpcq.gate_kinds import gate_kinds
 from hpcq.run_folder.journal import read_journal
@@ -382,20 +382,22 @@ def _disk(places: Places) -> Iterator[Checkup]:
 
 def _clusters(folders: Sequence[Path]) -> Iterator[Checkup]:
     from hpcq.definition.files.cluster import read_cluster
-    from hpcq.definition.find import list_clusters
+    from hpcq.definition.find import find_cluster, list_clusters
     from hpcq.runner.site.place import reach, scheduler_of
 
     examples = assets.campaigns() / "clusters"
     own = {name: path for name, path in list_clusters(None, folders).items() if path.parent.absolute() != examples.absolute()}
     if not own:
         yield Checkup("clusters", "clusters", "open", "no cluster file is found here", "--clusters FOLDER names their folder")
-    for name, path in own.items():
+    for name in own:
         try:
-            cluster = read_cluster(path)
+            cluster = read_cluster(find_cluster(name, None, folders))
             nodes = scheduler_of(cluster, reach(cluster)).nodes()
             counts = Counter(one.condition.value for one in nodes).most_common()
             shown = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
             yield Checkup("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes: {shown}")
+        except UserError as error:
+            yield Checkup("clusters", name, "bad", error.message, error.hint or f"hpcq cluster check {name}")
         except HpcqError as error:
             yield Checkup("clusters", name, "bad", error.message, f"hpcq cluster check {name}")
 
