@@ -80,7 +80,10 @@ def utc_or_none(value: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DriverTimes:
-    """Between which moments something happened, by the driver's clock: before it submitted it, and when it saw its end."""
+    """Between which moments something happened, by the driver's clock: before it submitted it, and when it saw its end.
+
+    If that clock was set back meanwhile, the second moment is the earlier one; all that happened still lies between the two.
+    """
 
     earliest_utc: str
     latest_utc: str
@@ -91,8 +94,9 @@ class DriverTimes:
         claimed_utc: in our form. The difference counts from CLOCK_TOLERANCE_S on.
         """
         claimed, earliest, latest = _moment(claimed_utc), _moment(self.earliest_utc), _moment(self.latest_utc)
-        if claimed is None or earliest is None or latest is None or latest < earliest:
+        if claimed is None or earliest is None or latest is None:
             return 0.0
+        earliest, latest = min(earliest, latest), max(earliest, latest)
         off_s = (claimed - min(max(claimed, earliest), latest)).total_seconds()
         return off_s if abs(off_s) > CLOCK_TOLERANCE_S else 0.0
 
@@ -106,6 +110,17 @@ def off_words(off_s: float) -> str:
     units = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
     unit, length_s = next(one for one in units if abs(off_s) >= 2 * one[1] or one[1] == 1.0)
     return f"{abs(off_s) / length_s:.0f} {unit} {'ahead' if off_s > 0 else 'behind'}"
+
+
+def age_s(then_utc: str, now: dt.datetime) -> float:
+    """How long ago a moment is that this machine's clock told; 0 if it has been set back behind that moment since.
+
+    Raises ValueError if it is no moment.
+    """
+    then = _moment(then_utc)
+    if then is None:
+        raise ValueError(f"{then_utc!r}: must be a time")
+    return max(0.0, (now - then).total_seconds())
 
 
 def seconds_between(earlier_utc: str, later_utc: str) -> float | None:

@@ -23,6 +23,7 @@ import click
 from hpcq import units
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
 from hpcq.cli.output import Column, print_json, print_rows, print_words
+from hpcq.clock import age_s
 from hpcq.definition.model import places_of, running
 from hpcq.described import commands
 from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
@@ -135,6 +136,8 @@ _EVERY_S = 1.0
 _LINE_EVERY_S = 10.0
 #: A time without its date would look like today's.
 _CLOCK_BELOW_S = 12 * 3600
+#: A run that would take longer was begun by a clock that was wrong, or has hardly begun: its end is not foreseen.
+_FORESEEN_S = 366 * 86400
 #: Nothing more happens to a cluster in these stages.
 _ENDED = ("loaded", "measured")
 _COLUMNS = [
@@ -332,14 +335,14 @@ def _left_s(cluster: ClusterStatus, now: dt.datetime) -> float | None:
     measured, since = counts["measured_result_count"], counts.get("measuring_since_utc")
     if measured and since:
         missing = counts["planned_result_count"] - measured
-        return float((now - units.parse_utc(since)).total_seconds() * missing / measured)
+        return age_s(since, now) * missing / measured
     return float(open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s)
 
 
 def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
     """The same as a time of day."""
     left_s = _left_s(cluster, now)
-    if left_s is None:
+    if left_s is None or left_s > _FORESEEN_S:
         return "-"
     end = (now + dt.timedelta(seconds=left_s)).astimezone()
     return f"{end:%H:%M:%S}" if left_s < _CLOCK_BELOW_S else f"{end:%Y-%m-%d %H:%M}"

@@ -530,17 +530,19 @@ def read_line(  # noqa: PLR0917 - what stands there, and what was planned
     """Judge the bytes of one measurement against what was planned. times: what the driver's clock says about it.
 
     `started_utc` is what the kernel's node said if that can be true, else what the script's node said, else when the driver
-    saw the end; a warning says so.
+    saw the end; a warning says so. What brought nothing and says no time has none.
     """
     line = _read_line(raw, path, kernels, kernel, parameters)
     line.reason = line.reason and one_line(line.reason)[:_WORDS_MAX]
     claims = (line.content.get("started_utc"), _object(raw.status).get("started_utc"))
     claims = tuple(one for one in claims if one is not None)
-    if times is None or not claims:
+    if times is None or not (claims or line.content):
         return line
     known = (utc_or_none(one) for one in claims)
     line.started_utc = next((one for one in known if one is not None and not times.off_s(one)), times.latest_utc)
-    if line.started_utc != claims[0]:
+    if not claims:
+        line.warnings.append(("clock_off", f"it does not say when it began: {line.started_utc} orders it"))
+    elif line.started_utc != claims[0]:
         claimed_utc = utc_or_none(claims[0])
         found = "no time" if claimed_utc is None else f"at least {off_words(times.off_s(claimed_utc))} by the driver's clock"
         line.warnings.append(("clock_off", f"started_utc {_shown(claims[0])} is {found}: {line.started_utc} orders it"))

@@ -17,6 +17,7 @@ from typing import Any
 
 # ruff: noqa: S608 - queries are put together from numbers of our own; values are always bound
 from hpcq import units
+from hpcq.clock import CLOCK_TOLERANCE_S
 from hpcq.gate_kinds import End, needed_facts
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
@@ -176,7 +177,8 @@ def _waits(database: Connection, row: Any, same: str) -> bool:
         (row["cluster"], row["kind"], row["name"]),
     ).fetchone()[0]
     pause = dt.timedelta(seconds=min(TRY_AGAIN_S * 2 ** (tries - 1), TRY_AGAIN_MAX_S))
-    return parse_utc(utc_now()) - parse_utc(row["decided_utc"]) < pause
+    ago = parse_utc(utc_now()) - parse_utc(row["decided_utc"])
+    return dt.timedelta(seconds=-CLOCK_TOLERANCE_S) <= ago < pause
 
 
 def _baseline_id(database: Connection, name: str | None) -> int | None:

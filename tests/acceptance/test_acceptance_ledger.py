@@ -81,6 +81,7 @@ def test_the_ledger_keeps_links_and_groups_until_they_pass(tmp_path: Path, monke
             last_verdicts(database, None, "n33", each=False)
 
 
+@pytest.mark.promise("A verdict that is dated in the future keeps no node from being tested again.")
 def test_an_inconclusive_node_is_left_alone_for_ever_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, now = tmp_path / "results.db", parse_utc("2026-11-21T00:00:00Z")
 
@@ -99,7 +100,7 @@ def test_an_inconclusive_node_is_left_alone_for_ever_longer(tmp_path: Path, monk
 
     after(0)
     say(Verdict.INCONCLUSIVE)
-    for minutes, expected in ((9, True), (11, False)):
+    for minutes, expected in ((9, True), (-1, True), (-60 * 24 * 365, False), (11, False)):
         after(minutes)
         assert waits() is expected
     say(Verdict.INCONCLUSIVE)

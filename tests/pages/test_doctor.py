@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -184,6 +185,21 @@ def test_a_database_that_is_none_or_old_or_torn(home: Path) -> None:
             file.write(b"\xa5" * 512)
     found = next(one for one in told(home, "database").values() if one.state == "bad")
     assert found.item in {"soundness", "readable"}
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("`hpcq doctor` names a run that is dated in the future, and what takes it out of the verdicts.")
+def test_a_run_of_a_clock_that_was_wrong(home: Path) -> None:
+    """It would stay the newest run, and the last night, until then."""
+    finished(home)
+    assert "clock" not in told(home, "database")
+    later = finished(home, run="nightly-20990101T000000Z-00fe")
+    with sqlite3.connect(home / "results.db") as database:
+        database.execute("UPDATE run SET created_utc = '2099-01-01T00:00:00.000000Z' WHERE name = ?", (later.run,))
+    found = told(home, "database")["clock"]
+    assert found.state == "bad"
+    assert found.found.startswith(f"{later.run} is dated in the future")
+    assert run(["retract", *found.advice.split()[2:4], "--why", "wrong clock"]) == 0
 
 
 def test_little_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

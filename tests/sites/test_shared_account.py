@@ -164,6 +164,20 @@ def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_p
     assert sorted(entry["took_node_seconds"].values()) == [50.0, 700.0]
 
 
+@pytest.mark.heavy
+@pytest.mark.promise("What a run took by a clock that was years ahead uses up no limit until then.")
+@pytest.mark.parametrize(("ahead_h", "counts"), [(24 * 365, False), (2, True)])
+def test_hours_of_a_clock_that_was_years_ahead(tmp_path: Path, ahead_h: int, counts: bool) -> None:
+    site = site_of(tmp_path, "max_node_seconds: 1000")
+    takes(other_run(site, Budget(), "other-1"), (), used=990.0)
+    path = site.folder / "work/hpcq/account/sim/other-1.json"
+    entry = json.loads(path.read_text())
+    hour = (site.clock.utc() + dt.timedelta(hours=ahead_h)).strftime("%Y-%m-%dT%H")
+    path.write_text(json.dumps(entry | {"took_node_seconds": {hour: 990.0}}))
+    site.drive()
+    assert bool(site.scheduler.jobs) is not counts
+
+
 @pytest.mark.promise("Two drivers on two machines never take the same rest of a limit.")
 @pytest.mark.heavy
 def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None:

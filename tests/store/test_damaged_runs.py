@@ -115,6 +115,23 @@ def test_a_clock_that_cannot_be_right_orders_nothing(builder: RunBuilder, databa
     assert rejudge(database, judge, VERSION + 1).changed_count == 0
 
 
+@pytest.mark.promise("A driver's clock that is set back during a run believes no node that is years off.")
+@pytest.mark.parametrize("claimed", ["9999-12-31T23:59:59.999999Z", "2099-01-01T00:00:00Z", "1970-01-01T00:12:00Z", None])
+def test_a_driver_whose_clock_is_set_back(builder: RunBuilder, database: Path, claimed: str | None) -> None:
+    builder.submit("j00001")
+    builder.measure("j00001", steps=[])
+    line = builder.line("j00001", (1, 1), started_utc=claimed)
+    builder.write_line("j00001", 1, (1, 1), line).with_suffix(".status").write_text('{"rc": 0}')
+    seen_utc = "2026-11-20T23:00:00.000000Z"  # three hours before it was submitted
+    ended = {"outcome": "completed", "reason": "", "rc": 0, "measured": [], "utc": seen_utc}
+    builder.journal("ended", tag=builder.tag("j00001", 1), nodes=["n1", "n2"], started_utc=claimed, ended_utc=claimed, **ended)
+    load_run(database, builder.path, judge=judge)
+    [started_utc] = ask(database, "SELECT started_utc FROM v_results WHERE outcome = 'measured'")
+    assert "2026-11-20T23" <= started_utc < "2026-11-21T03"
+    assert ask(database, "SELECT name FROM warning") == ["clock_off"]
+    assert ask(database, "SELECT ended_utc < '2026-11-21T03' FROM attempt") == [1]
+
+
 @pytest.mark.heavy
 @pytest.mark.promise("One result with more names or values than a kernel can print costs the others nothing, and says so.")
 def test_a_swollen_line_costs_the_others_nothing(builder: RunBuilder, database: Path) -> None:

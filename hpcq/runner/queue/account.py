@@ -397,10 +397,11 @@ class SharedAccount:
 
     def _sum(self, entries: Mapping[str, Mapping[str, Any]]) -> Others:
         now = self._clock.utc()
-        oldest = (now - _WINDOW).strftime("%Y-%m-%dT%H")
+        # A run whose machine had a clock of 2099 does not use up the limits until then.
+        oldest, newest = ((now + way * _WINDOW).strftime("%Y-%m-%dT%H") for way in (-1, 1))
         jobs, nodes, seconds, runs = 0, set[str](), 0.0, list[str]()
         for run, entry in entries.items():
-            seconds += sum(value for hour, value in entry["took_node_seconds"].items() if hour > oldest)
+            seconds += sum(value for hour, value in entry["took_node_seconds"].items() if oldest < hour <= newest)
             unchanged_s = self._unchanged_s(run, entry["written_utc"])
             age_s = max(unchanged_s, (now - parse_utc(entry["written_utc"])).total_seconds())
             if unchanged_s < _ALIVE_S:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpcq.clock import Clock
+from hpcq.clock import Clock, age_s
 from hpcq.nodelist import natural
 from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import read_json_or_none
@@ -187,9 +187,9 @@ class Claims:
     def _watch_earlier(self, attempt: Attempt) -> None:
         """Look for what an earlier driver withdrew while its submit command had not ended."""
         if attempt.reason == _UNDER_WAY and attempt.end_seen_utc:
-            age_s = (parse_utc(utc_now()) - parse_utc(attempt.end_seen_utc)).total_seconds()
-            if age_s < _ARRIVES_WITHIN_S:
-                self._watch(attempt.tag, age_s, under_way=True)
+            ended_s = age_s(attempt.end_seen_utc, parse_utc(utc_now()))
+            if ended_s < _ARRIVES_WITHIN_S:
+                self._watch(attempt.tag, ended_s, under_way=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

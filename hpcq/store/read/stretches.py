@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcq import units
+from hpcq.clock import CLOCK_TOLERANCE_S
 from hpcq.errors import StoreError
 from hpcq.store.database import SCHEMA_VERSION, reading
 from hpcq.store.query import columns
@@ -121,6 +123,13 @@ def _bound(from_utc: str, until_utc: str | None, cluster: str | None, node: str 
 # Queries of `hpcq doctor`. They report an unreadable database instead of raising.
 
 
+_IN_FUTURE = "SELECT name FROM run WHERE created_utc > ? ORDER BY created_utc"
+
+
+def _soon() -> str:
+    return units.utc_text(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=CLOCK_TOLERANCE_S))
+
+
 def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
     """(item, ok, found, advice): leftovers of a writer, version, a quick integrity check."""
     journal = path.with_name(f"{path.name}-journal")
@@ -129,6 +138,7 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
         with reading(path) as database:
             said = [str(row[0]) for row in database.execute("PRAGMA quick_check(5)")]
             runs = int(database.execute("SELECT count(*) FROM run").fetchone()[0])
+            later = [str(row[0]) for row in database.execute(_IN_FUTURE, (_soon(),))]
     except StoreError as error:
         advice = f"hpcq db load --db {path}" if "has version" in error.message else error.hint or ""
         yield "readable", False, error.message, advice
@@ -136,6 +146,10 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
     size = units.human(path.stat().st_size, "bytes")
     yield "version", True, f"{path}: version {SCHEMA_VERSION}, {units.count_of(runs, 'run')}, {size}", ""
     yield "soundness", said == ["ok"], f"quick_check: {'; '.join(said)}", "" if said == ["ok"] else f"hpcq db check --db {path}"
+    if later:
+        found = f"{later[-1]} is dated in the future and is the newest run until then: a clock was wrong, there or here"
+        shown = found if len(later) == 1 else f"{units.count_of(len(later), 'run')} dated in the future; {found}"
+        yield "clock", False, shown, f"hpcq retract --run {later[-1]} --why 'wrong clock' takes it out of every verdict"
     if left and not journal.exists():
         yield "journal", True, "a writer had been killed; what it had half written was rolled back just now", ""
 
