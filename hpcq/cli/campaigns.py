@@ -335,7 +335,7 @@ def _left_s(cluster: ClusterStatus, now: dt.datetime) -> float | None:
     measured, since = counts["measured_result_count"], counts.get("measuring_since_utc")
     if measured and since:
         missing = counts["planned_result_count"] - measured
-        return age_s(since, now) * missing / measured
+        return age_s(since, now) * float(missing) / float(measured)
     return float(open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s)
 
 
