@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.standing import Standing
     from hpcq.run_folder.paths import RunFolder
     from hpcq.store.database import Connection
-    from hpcq.store.query import LostTries, ResultRow, RunRow, Summary
+    from hpcq.store.query import FirstSummaries, LostTries, ResultRow, RunRow, Summary
     from hpcq.store.read.evidence_queries import FindingGroup, Flaw
     from hpcq.store.read.toolchains import ToolchainLevel, ToolchainRow
     from hpcq.store.selection import Selection
@@ -302,9 +302,15 @@ def ordered(rows: Sequence[dict[str, Any]], sort: str | None) -> list[dict[str, 
 
 def cut(rows: Sequence[_Row], limit: int | None, *, as_json: bool) -> Sequence[_Row]:
     """The first `limit` rows, and a word on standard error about the rest."""
-    if limit is not None and len(rows) > limit and not as_json:
-        print_words(f"the first {limit} of {len(rows)} rows; --limit shows more", err=True)
+    if not as_json:
+        tell_cut(limit, len(rows))
     return rows[:limit]
+
+
+def tell_cut(limit: int | None, count: int) -> None:
+    """A word on standard error about rows that are left out."""
+    if limit is not None and count > limit:
+        print_words(f"the first {limit} of {count} rows; --limit shows more", err=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -341,13 +347,24 @@ _SUMMARY = (
 def print_summaries(
     connection: Connection, summaries: Sequence[Summary], sort: str | None = None, limit: int | None = None
 ) -> None:
-    """Print them. The network has a column where a cluster's file names it, or where there are several."""
+    """Print them, or the first of them in an order.
+
+    The network has a column where a cluster's file names it, or where there are several.
+    """
+    from hpcq.store.query import FirstSummaries
+
+    networks = {(one.cluster, one.network) for one in summaries}
+    flags = any(one.variant for one in summaries), any(one.purpose != "plan" for one in summaries)
+    print_first(connection, FirstSummaries(list(summaries), len(summaries), networks, *flags), sort, limit)
+
+
+def print_first(connection: Connection, first: FirstSummaries, sort: str | None = None, limit: int | None = None) -> None:
+    """Print the first summaries. Which columns there are follows from all of them."""
     from hpcq.store.query import network_texts
 
     named = network_texts(connection)
-    several = len({(one.cluster, one.network) for one in summaries}) > len({one.cluster for one in summaries})
-    told = {"variant": any(one.variant for one in summaries), "network": bool(named) or several}
-    told["purpose"] = any(one.purpose != "plan" for one in summaries)
+    several = len(first.networks) > len({cluster for cluster, _ in first.networks})
+    told = {"variant": first.has_variants, "network": bool(named) or several, "purpose": first.has_confirmations}
     columns = [one for one in _SUMMARY if told.get(one.name, True)]
     rows = [
         {
@@ -357,9 +374,10 @@ def print_summaries(
             "network": named.get((one.cluster, one.network), one.network),
         }
         # the rest of thousands would be made for nothing
-        for one in (cut(summaries, limit, as_json=False) if sort is None else summaries)
+        for one in (first.rows if sort is not None else first.rows[:limit])
     ]
-    print_rows(rows if sort is None else cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
+    tell_cut(limit, first.count)
+    print_rows(ordered(rows, sort)[:limit], columns, empty="no valid result")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -613,8 +631,12 @@ def _print_medians(connection: Connection, selection: Selection, shown: _Shown) 
     from hpcq.store import query
     from hpcq.store.query import lost_tries
 
-    found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics, confirmations=True)
-    print_summaries(connection, found, shown.sort, shown.limit)
+    if shown.sort is None and shown.limit is not None:
+        first = query.first_summaries(connection, selection, shown.limit, metric=shown.metric, all_metrics=shown.all_metrics)
+        print_first(connection, first, limit=shown.limit)
+    else:
+        found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics, confirmations=True)
+        print_summaries(connection, found, shown.sort, shown.limit)
     _print_missing(query.not_measured(connection, selection))
     if selection.run is not None:
         print_lost_tries(lost_tries(connection, selection.run))

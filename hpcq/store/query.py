@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpcq import units
 from hpcq.errors import UserError
@@ -154,7 +154,8 @@ def results(
     """One row per planned repetition, ordered by cluster, job, test and repetition; or every attempt."""
     conditions, values = of_results(database, selection)
     counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
-    counted += " AND outcome <> 'measured'" if missing_only else ""
+    # not `<> 'measured'`: the words stand in an index
+    counted += " AND outcome IN ('invalid', 'failed', 'not_measured')" if missing_only else ""
     query = (
         f"SELECT {columns(ResultRow)} FROM v_all_results WHERE {conditions}{counted}"
         " ORDER BY run, cluster, job, test_no, repetition_no, attempt_no"
@@ -190,7 +191,7 @@ def not_measured(database: sqlite3.Connection, selection: Selection) -> list[Res
 def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[str, int]:
     """How many planned results have which outcome: measured, invalid, failed, not_measured. Retracted ones do not count."""
     conditions, values = of_results(database, selection)
-    query = f"SELECT outcome, count(*) FROM v_results WHERE {conditions} GROUP BY outcome"
+    query = f"SELECT outcome, count(*) FROM {_COUNTED} WHERE {conditions} GROUP BY outcome"
     return {str(outcome): int(count) for outcome, count in database.execute(query, values)}
 
 
@@ -216,42 +217,254 @@ def summaries(
 
     metric: only this one. Without it, each kernel's main metric and those of `also`; with all_metrics, every one.
     """
-    conditions, values = of_results(database, selection, "v.result_id")
-    metrics = "1" if all_metrics else "mn.name = :metric"
-    if metric is None and not all_metrics:
-        names = {f"also{number}": name for number, name in enumerate(also)}
-        metrics = f"mn.name IN ({', '.join(['v.metric', *(f':{name}' for name in names)])})"
-        values |= names
-    query = (
-        "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
-        " mn.name = v.metric AS main, mn.position_no, v.network, v.purpose, v.toolchain, m.value, v.disturbed"
-        " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
-        " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
-        f" WHERE v.outcome = 'measured' AND {conditions} AND {metrics}"
-    )
-    query += "" if confirmations else " AND v.purpose = 'plan'"
+    names = _Names.of(database)
+    source, bound = _values(database, selection, names, metric, all_metrics=all_metrics, also=also)
+    source += "" if confirmations else " AND v.purpose = 'plan'"
+    groups, disturbed = _groups(database, source, bound, names)
+    return _made(groups, disturbed, names, {_Test(*key[:5]) for key in groups})
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSummaries:
+    """The first rows of `summaries`, and what a table has to know of all of them: how many there are, and their tests."""
+
+    rows: list[Summary]
+    count: int
+    networks: set[tuple[str, str]]
+    """Cluster and network of each."""
+    has_variants: bool
+    has_confirmations: bool
+
+
+def first_summaries(
+    database: sqlite3.Connection, selection: Selection, limit: int, *, metric: str | None = None, all_metrics: bool = False
+) -> FirstSummaries:
+    """The first `limit` of `summaries` with confirmations: values are read of these only, and of the others what they are."""
+    names = _Names.of(database)
+    source, bound = _values(database, selection, names, metric, all_metrics=all_metrics)
     cursor = database.cursor()
     cursor.row_factory = None
-    groups: dict[tuple[Any, ...], list[float]] = {}
+    tests = {_Test(*row) for row in cursor.execute(f"SELECT DISTINCT {_TEST_COLUMNS} {source}", bound)}
+    rows: list[Summary] = []
+    for cluster_id, kernel_id in sorted({(one.cluster_id, names.kernel_ids[one.set_id]) for one in tests}, key=names.order):
+        if len(rows) >= limit:
+            break
+        here = f"{source} AND v.cluster_id = {cluster_id:d} AND v.kernel_id = {kernel_id:d}"
+        clients = [row[0] for row in cursor.execute(f"SELECT DISTINCT v.client_node_id {here}", bound)]
+        clients.sort(key=names.node_ranks.__getitem__)
+        while clients and len(rows) < limit:  # each has a row at least
+            last = names.node_ranks[clients[: limit - len(rows)][-1]]
+            taken = [one for one in clients if names.node_ranks[one] <= last]
+            clients = clients[len(taken) :]
+            these = f"{here} AND v.client_node_id IN ({', '.join(map(str, taken))})"
+            rows += _made(*_groups(database, these, bound, names), names, tests)
+    return FirstSummaries(
+        rows[:limit],
+        _count(database, source, bound, names, tests, all_metrics=all_metrics),
+        {(names.clusters[one.cluster_id], one.network) for one in tests},
+        any(_variants(names, tests).values()),
+        any(one.purpose != "plan" for one in tests),
+    )
+
+
+class _Test(NamedTuple):
+    """What was measured, and why; not between which nodes."""
+
+    cluster_id: int
+    set_id: int
+    network: str
+    toolchain: str
+    purpose: str
+
+
+_TEST_COLUMNS = "v.cluster_id, v.parameter_set_id, v.network, v.toolchain, v.purpose"
+#: Results that count, with the columns that conditions on v_results name. A name that no condition has is not looked up; the
+#: joins of the view look up each name of each result.
+_COUNTED = """
+    (SELECT x.result_id, x.series_id, x.parameter_set_id, x.outcome, x.started_utc, x.disturbed, j.client_node_id,
+            j.server_node_id, j.purpose, rc.cluster_id, r.name AS run, ps.kernel_id, ps.json AS parameters,
+            k.name AS kernel, k.main_metric_name_id, se.network, se.toolchain,
+            (SELECT name FROM cluster c7 WHERE c7.cluster_id = rc.cluster_id) AS cluster,
+            (SELECT name FROM node n7 WHERE n7.node_id = j.client_node_id) AS client,
+            (SELECT name FROM node n7 WHERE n7.node_id = j.server_node_id) AS server,
+            (SELECT w7.name FROM network w7 JOIN node n7 ON n7.cluster_id = w7.cluster_id
+             WHERE n7.node_id = se.client_node_id AND w7.interface = se.network) AS network_name
+     FROM run r
+     JOIN run_cluster rc ON rc.run_id = r.run_id
+     JOIN job j ON j.run_cluster_id = rc.run_cluster_id
+     JOIN result x ON x.job_id = j.job_id
+     JOIN series se ON se.series_id = x.series_id
+     JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id
+     JOIN kernel k ON k.kernel_id = ps.kernel_id
+     LEFT JOIN retraction t ON t.result_id = x.result_id
+     WHERE x.final = 1 AND t.result_id IS NULL)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What the keys in results mean, and in which order they stand. same: of nodes with one name, in links, the first."""
+
+    clusters: dict[int, str]
+    nodes: dict[int, str]
+    same: dict[int, int]
+    node_ranks: dict[int, int]
+    kernel_ids: dict[int, int]
+    tests: dict[int, tuple[str, int | None, str]]
+    """Kernel, message size and parameters of each set."""
+    metrics: dict[int, tuple[str, str, str, bool, int]]
+    """Name, unit, good direction, whether it is its kernel's main one, and its place."""
+
+    @classmethod
+    def of(cls, database: sqlite3.Connection) -> _Names:
+        """Read them: few, whatever the number of results."""
+        nodes = {int(key): str(name) for key, name in database.execute("SELECT node_id, name FROM node ORDER BY node_id")}
+        first: dict[str, int] = {}
+        order = {name: natural(name) for name in nodes.values()}
+        ranks = {one: rank for rank, one in enumerate(sorted(set(order.values())))}
+        sets = database.execute(
+            "SELECT p.parameter_set_id, p.kernel_id, k.name, p.message_bytes, p.json FROM parameter_set p"
+            " JOIN kernel k ON k.kernel_id = p.kernel_id"
+        ).fetchall()
+        metrics = database.execute(
+            "SELECT n.metric_name_id, n.name, n.unit, n.better, n.metric_name_id = k.main_metric_name_id, n.position_no"
+            " FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id"
+        )
+        return cls(
+            clusters=dict(database.execute("SELECT cluster_id, name FROM cluster").fetchall()),
+            nodes=nodes,
+            same={key: first.setdefault(name, key) for key, name in nodes.items()},
+            node_ranks={key: ranks[order[name]] for key, name in nodes.items()},
+            kernel_ids={row[0]: row[1] for row in sets},
+            tests={row[0]: (row[2], row[3], row[4]) for row in sets},
+            metrics={key: (name, unit, better, bool(main), place) for key, name, unit, better, main, place in metrics},
+        )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a name is that of several nodes."""
+        return any(key != first for key, first in self.same.items())
+
+    def order(self, place: tuple[int, int]) -> tuple[str, str]:
+        """By cluster and kernel, of which keys are given."""
+        kernels = {self.kernel_ids[one]: kernel for one, (kernel, _, _) in self.tests.items()}
+        return self.clusters[place[0]], kernels[place[1]]
+
+
+def _values(
+    database: sqlite3.Connection,
+    selection: Selection,
+    names: _Names,
+    metric: str | None,
+    *,
+    all_metrics: bool,
+    also: Sequence[str] = (),
+) -> tuple[str, dict[str, Any]]:
+    """From which tables the wanted values of measured results come, and under which condition."""
+    conditions, bound = of_results(database, selection, "v.result_id")
+    if all_metrics:
+        wanted = ""
+    else:
+        named = {metric} if metric is not None else set(also)
+        ids = [str(key) for key, (name, *_) in names.metrics.items() if name in named]
+        wanted = f" AND m.metric_name_id IN ({', '.join(ids if metric is not None else ['v.main_metric_name_id', *ids])})"
+    source = f"FROM {_COUNTED} v JOIN metric m ON m.result_id = v.result_id{wanted}"
+    return f"{source} WHERE v.outcome = 'measured' AND {conditions}", bound
+
+
+_Groups = dict[tuple[Any, ...], list[float]]
+
+
+def _groups(
+    database: sqlite3.Connection, source: str, bound: Mapping[str, Any], names: _Names
+) -> tuple[_Groups, Counter[tuple[Any, ...]]]:
+    """The values by _Test, nodes and metric; and how many of them were measured beside other work."""
+    cursor = database.cursor()
+    cursor.row_factory = None
+    query = f"SELECT {_TEST_COLUMNS}, v.client_node_id, v.server_node_id, m.metric_name_id, m.value, v.disturbed {source}"
+    groups: _Groups = {}
     disturbed: Counter[tuple[Any, ...]] = Counter()
     once: dict[Any, Any] = {}  # SQLite makes each text anew, and a run repeats the same few a million times
-    for row in cursor.execute(query, values | {"metric": metric or ""}):
-        test = row[:-2]
-        if test not in groups:
-            groups[tuple([once.setdefault(one, one) for one in test])] = []
-        groups[test].append(row[-2])
-        if row[-1]:
-            disturbed[test] += 1
-    variants = variant_names({(key[1], key[5]) for key in groups})
-    several = _with_several((key[1], key[13]) for key in groups)
+    same = names.same if names.is_shared else None
+    for row in cursor.execute(query, bound):
+        key = row[:8]
+        if same is not None:
+            key = (*key[:5], same[key[5]], same[key[6]], key[7])
+        if key in groups:
+            groups[key].append(row[8])
+        else:
+            groups[tuple([once.setdefault(one, one) for one in key])] = [row[8]]
+        if row[9]:
+            disturbed[key] += 1
+    return groups, disturbed
+
+
+def _count(
+    database: sqlite3.Connection,
+    source: str,
+    bound: Mapping[str, Any],
+    names: _Names,
+    tests: Collection[_Test],
+    *,
+    all_metrics: bool,
+) -> int:
+    """How many groups there are. What all have alike tells none from another; three keys make one number."""
+    ends = ["v.client_node_id", "v.server_node_id"]
+    if names.is_shared:
+        first = "(SELECT min(b.node_id) FROM node a JOIN node b ON b.name = a.name WHERE a.node_id = {})"
+        ends = [first.format(one) for one in ends]
+    keys = (
+        f"({ends[0]} * {max(names.nodes, default=0) + 1} + {ends[1]}) * {max(names.tests, default=0) + 1} + v.parameter_set_id"
+    )
+    varying = [
+        f"v.{name}"
+        for name in ("cluster_id", "network", "toolchain", "purpose")
+        if len({getattr(one, name) for one in tests}) > 1
+    ]
+    cursor = database.cursor()
+    cursor.row_factory = None
+    varying += ["m.metric_name_id"] if all_metrics else []
+    found = cursor.execute(f"SELECT {', '.join([keys, *varying])} {source}", bound)
+    return len(set(found))
+
+
+def _variants(names: _Names, tests: Collection[_Test]) -> dict[tuple[int, str], str]:
+    """By parameter set and toolchain: what distinguishes it from the kernel's other tests among these."""
+    told = variant_names({(names.tests[one.set_id][0], names.tests[one.set_id][2]) for one in tests})
+    several = _with_several((names.tests[one.set_id][0], one.toolchain) for one in tests)
+    found = {}
+    for one in tests:
+        kernel, _, parameters = names.tests[one.set_id]
+        variant = _of_toolchain(told[kernel, parameters], one.toolchain if kernel in several else "")
+        found[one.set_id, one.toolchain] = variant
+    return found
+
+
+def _made(groups: _Groups, disturbed: Counter[tuple[Any, ...]], names: _Names, tests: Collection[_Test]) -> list[Summary]:
+    """The rows in their order. tests: all that the selection has, which decide what is a variant."""
+    variants = _variants(names, tests)
+    ordered = sorted({one.set_id for one in tests}, key=lambda one: _test_order(*names.tests[one]))
+    ranks = {one: rank for rank, one in enumerate(ordered)}
+
+    def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+        cluster_id, set_id, network, toolchain, purpose, client_id, server_id, metric_id = key
+        kernel, nodes, place = names.tests[set_id][0], names.node_ranks, names.metrics[metric_id][4]
+        test = (names.clusters[cluster_id], kernel, nodes[client_id], nodes[server_id], ranks[set_id], place, network)
+        return *test, toolchain, purpose != "plan"
+
     made = []
-    for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network, purpose, by = key
-        variant = _of_toolchain(variants[kernel, parameters], by if kernel in several else "")
+    for key in sorted(groups, key=order):
+        found, (cluster_id, set_id, network, toolchain, purpose, client_id, server_id, metric_id) = groups[key], key
+        kernel, message_bytes, _ = names.tests[set_id]
+        name, unit, better, main, _ = names.metrics[metric_id]
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
-        test = (cluster, kernel, message_bytes, client, server, network)
-        made.append(Summary(*test, variant, name, unit, better, bool(main), *spread, purpose))
+        test = (names.clusters[cluster_id], kernel, message_bytes, names.nodes[client_id], names.nodes[server_id], network)
+        made.append(Summary(*test, variants[set_id, toolchain], name, unit, better, main, *spread, purpose))
     return made
+
+
+def _test_order(kernel: str, message_bytes: int | None, parameters: str) -> tuple[str, int, str]:
+    return kernel, message_bytes or 0, parameters
 
 
 def main_medians(database: sqlite3.Connection, run: str) -> Iterator[tuple[tuple[str, str, int | None, str, str], float, bool]]:
@@ -337,12 +550,6 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
-    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network, purpose, toolchain = group[0]
-    test = (cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network)
-    return *test, toolchain, purpose != "plan"
 
 
 def columns(row: type) -> str:
@@ -537,8 +744,10 @@ def lost_tries(database: Connection, run: str) -> list[LostTries]:
     rows = database.execute(
         "SELECT v.cluster, v.kernel, coalesce(v.reason, v.outcome) AS reason, count(*) AS count,"
         " group_concat(DISTINCT v.client || ' > ' || v.server) AS pairs"
-        " FROM v_all_results v WHERE v.run = ? AND v.final = 0 AND v.attempt_no IS NOT NULL"
-        " AND v.outcome IN ('failed', 'invalid')"
+        " FROM v_all_results v WHERE v.attempt_no IS NOT NULL AND v.result_id IN (SELECT x.result_id FROM run r"
+        " JOIN run_cluster rc ON rc.run_id = r.run_id JOIN job j ON j.run_cluster_id = rc.run_cluster_id"
+        " JOIN result x ON x.job_id = j.job_id"
+        " WHERE r.name = ? AND x.final = 0 AND x.outcome IN ('failed', 'invalid'))"
         " AND EXISTS (SELECT 1 FROM v_all_results f WHERE f.run = v.run AND f.cluster = v.cluster AND f.job = v.job"
         "             AND f.test_no = v.test_no AND f.repetition_no = v.repetition_no AND f.final = 1"
         "             AND f.outcome = 'measured')"
