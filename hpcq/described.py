@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -321,8 +322,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    names = [name for name, _ in pairs]
-    return _Twice(found, frozenset(name for name in found if names.count(name) > 1))
+    counts = Counter(name for name, _ in pairs)
+    return _Twice(found, frozenset(name for name, count in counts.items() if count > 1))
 
 
 def _refuse_constant(word: str) -> float:

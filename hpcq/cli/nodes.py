@@ -23,6 +23,7 @@ from hpcq.cli.options import (
 )
 from hpcq.cli.output import Column, cell, print_json, print_rows, print_words, says_that_it_works, verdict_style
 from hpcq.errors import Exit, UserError
+from hpcq.visible import one_line
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
@@ -272,7 +273,7 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
 
 def _print_story(story: NodeStory, since: str, told: dict[str, list[str]], *, everything: bool) -> None:
     for word, text in _head(story, since):
-        print_words(f"{word:<14}{text}")
+        print_words(f"{word:<14}{one_line(text)}")
     for name, word in (("judged", "judged"), ("flaws", "evidence"), ("failing", "failing"), ("together", "together")):
         first = told[name] if everything else told[name][:_TOLD_SHOWN]
         for text in first:

@@ -190,7 +190,7 @@ class EndEvidence:
             value = self.facts.get(self.named(one))
             if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
                 value = float(value)
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if isinstance(value, (int, float)) and _numbers([value]):
                 return value * factor
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -151,7 +152,8 @@ def read_json_or_none(path: Path) -> dict[str, Any] | None:
 def parse_json(content: bytes) -> dict[str, Any]:
     """Return the JSON object in these bytes.
 
-    Raises ValueError that says what is wrong, also for what Python would accept (NaN).
+    Raises ValueError that says what is wrong, also for what Python would accept (NaN). A number that no program of C prints,
+    as of 400 digits, is a text here: it is a value of the wrong type wherever it stands, and no sum or product of it overflows.
     """
     if len(content) > _FILE_SIZE_MAX_BYTES:
         raise ValueError(f"{len(content)} bytes: must be at most {_FILE_SIZE_MAX_BYTES}")
@@ -160,7 +162,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: byte {error.start}") from None
     try:
-        found = json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_no_constant, parse_int=whole_or_text, parse_float=float_or_text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at byte {error.pos}") from None
     except RecursionError:
@@ -175,6 +177,21 @@ def parse_json(content: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"a JSON {type(found).__name__}: must be one object")  # noqa: TRY004
     return found
+
+
+#: Digits of the largest whole number that is one: 128 bits.
+_DIGITS_MAX = 39
+
+
+def whole_or_text(digits: str) -> int | str:
+    """A whole number of JSON; the text itself if it has too many digits to be one."""
+    return int(digits) if len(digits) <= _DIGITS_MAX else digits
+
+
+def float_or_text(digits: str) -> float | str:
+    """A number of JSON; the text itself if it is beyond all floats, as 1e999."""
+    number = float(digits)
+    return number if math.isfinite(number) else digits
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ LINE_CASES = [
     (b"[1, 2]\n", 0, "invalid", "result line: a JSON list: must be one object"),
     (b'{"a": NaN}\n', 0, "invalid", "result line: not JSON: NaN is not a JSON number"),
     (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", 0, "invalid", "result line: not JSON: nested too deep"),
-    (b'{"a": ' + b"9" * 10_000 + b"}\n", 0, "invalid", "result line: not JSON: "),
+    (b'{"a": ' + b"9" * 10_000 + b"}\n", 0, "invalid", "format nothing: must be 1"),
     (b'{"a": "\\ud800"}\n', 0, "invalid", "result line: not JSON: half a surrogate pair in a string"),
     (b'{"format": 2}\n', 0, "invalid", "format 2: must be 1"),
     (b'{"format": 1}\n', 0, "invalid", "kernel nothing: planned tcp_stream; echo: the line has no options"),
@@ -201,6 +201,58 @@ def test_a_line_that_contradicts_itself_is_invalid(
     assert load(database, builder).invalid_count == 1
     assert reasons(database, "invalid")[0].startswith(reason)
     assert ask(database, "SELECT count(*) FROM v_metrics") == [0]
+
+
+@pytest.mark.promise(
+    "A number of 400 digits, or a value of a wrong type, costs the other results nothing, wherever a node writes it."
+)
+@pytest.mark.parametrize(
+    "number",
+    ["1" + "0" * 400, "-" + "9" * 60, "1e999", "-1e999", "[]", '{"a": [1]}', "null", "true", '"many"', f'"{"9" * 400}"'],
+)
+def test_a_number_that_cannot_be_costs_the_others_nothing(builder: RunBuilder, database: Path, number: str) -> None:
+    """It stands in every place of a line, of the facts and of the files of an attempt that holds a number or a word."""
+    builder.submit("j00001")
+    folder = builder.measure("j00001", steps=[(1, 2)])
+    whole = builder.line("j00001", (1, 1))
+    places = list(_leaves(whole))
+    for repetition_no, keys in enumerate(places, start=3):
+        changed = json.loads(json.dumps(whole))
+        _put(changed, keys, "HERE")
+        written = builder.write_line("j00001", 1, (1, repetition_no), {})
+        written.write_text(json.dumps(changed).replace('"HERE"', number) + "\n")
+    for name in ("started.json", "exit.json", "t1-r1.status", "facts-n1.json"):
+        content = (
+            builder.facts("n1") if name.startswith("facts") else {"rc": 0, "started_utc": "", "ended_utc": "", "reason": ""}
+        )
+        for keys in [keys for keys in _leaves(content) if not isinstance(_at(content, keys), (dict, list))]:
+            _put(content, keys, "HERE")
+        (folder / name).write_text(json.dumps(content).replace('"HERE"', number))
+    builder.repetition_count = len(places) + 2
+    builder.write_plan()
+    builder.end("j00001")
+    [loaded] = load_run(database, builder.path, judge=judge).clusters
+    assert loaded.measured_count >= 1
+    assert loaded.read_count == len(places) + 2
+    assert ask(database, "SELECT count(*) FROM v_results WHERE value > 1e300 OR value < -1e300") == [0]
+
+
+def _leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    inside = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    if path:
+        yield path
+    for key, value in inside:
+        yield from _leaves(value, (*path, key))
+
+
+def _at(content: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        content = content[key]
+    return content
+
+
+def _put(content: Any, path: tuple[Any, ...], value: object) -> None:
+    _at(content, path[:-1])[path[-1]] = value
 
 
 ECHOES: list[tuple[dict[str, Any], str]] = [

@@ -20,7 +20,7 @@ from typing import Any
 from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.definition.find import kernels_of_run
 from hpcq.definition.model import Test
-from hpcq.errors import StoreError
+from hpcq.errors import CHANGED_HINT, StoreError
 from hpcq.evidence.case import EvidenceVerdict, Judge, JudgedResult, no_judge
 from hpcq.kernels import SIZE_OPTION, Kernels
 from hpcq.planning.links import split
@@ -339,7 +339,7 @@ class ResultWriter:
             return
         for bucket in buckets if isinstance(buckets, list) else ():
             lower, sample_count = _pair(bucket)
-            if unit not in {"ns", "us", "ms", "s", "bytes", "bps"} or whole(lower) is None or whole(sample_count) is None:
+            if str(unit) not in {"ns", "us", "ms", "s", "bytes", "bps"} or whole(lower) is None or whole(sample_count) is None:
                 line.warnings.append(("histogram_unusable", f"bucket {str(bucket)[:60]} in {str(unit)[:20]}"))
                 break
             content.histogram_unit = unit
@@ -496,8 +496,8 @@ class ClusterLoader(PlanRows):
             self._heads(plan, state)
             jobs = self._jobs(plan)
             self._tests = {test["test_no"]: self._test(Test(**test)) for test in plan["tests"]}
-        except (KeyError, TypeError) as error:
-            raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}", CHANGED_HINT) from error
         attempts = self._attempts(jobs)
         placeholders = placeholders_of(self._database, self.run_cluster_id)
         highest = self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0]
