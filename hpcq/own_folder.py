@@ -12,7 +12,7 @@ lose a name that belongs to the user, to root or to somebody trusted. So what wa
 there. A link counts as a name, and where it leads is walked from the start. What is missing is made with mode 700.
 
 A group whose name is the user's own, as most Linux systems give each user, counts as the user. Access lists (ACLs) that
-let others write show as a writable group.
+let others write show as a writable group, and `ls -l` marks them with +: then nothing says that this group is all.
 """
 
 from __future__ import annotations
@@ -47,10 +47,14 @@ may_be() {
     can="can change what hpcq keeps there"
     [ "$2" = own ] || can="can replace what lies in it"
     [ $((0$6 & 02)) -eq 0 ] || unsafe "$1: everybody $can (mode $6): must be writable by nobody else"
-    [ $((0$6 & 020)) -eq 0 ] || [ "$5" = "$private" ] || {
-        name=$(stat -c %G -- "$3")
-        { [ "$2" = above ] && among "$5" "$name" "$trusted_groups"; } ||
-            unsafe "$1: the group $name $can (mode $6): must be writable by nobody else"
+    [ $((0$6 & 020)) -eq 0 ] || {
+        who="the group $(stat -c %G -- "$3")"
+        [ "$5" != "$private" ] || {
+            # with an access list, the mode shows what the list allows in place of the group's rights
+            case $(ls -ld -- "$3" 2>/dev/null) in ??????????+*) who="whom its access list names";; *) return 0;; esac
+        }
+        { [ "$2" = above ] && among "$5" "$(stat -c %G -- "$3")" "$trusted_groups"; } ||
+            unsafe "$1: $who $can (mode $6): must be writable by nobody else"
     }
 }
 looked() { stat -c '%u %g %a' -- "$1" 2>/dev/null || echo; }

@@ -60,6 +60,12 @@ def stranger(path: Path, *, groups: Collection[int] = ()) -> str:
     return _everybody(at, above) or _some_group(at, above, groups)
 
 
+def others_write(folder: Path) -> bool:
+    """Whether somebody else may make files in a folder, also where he could replace none, as in /tmp."""
+    found = folder.stat()
+    return _writable_by_all(found) or bool(found.st_mode & stat.S_IWGRP and _group_words(folder, found))
+
+
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in {"", "."}]
 
@@ -77,6 +83,11 @@ def _everybody(at: Path, found: os.stat_result) -> str:
 def _some_group(at: Path, found: os.stat_result, groups: Collection[int]) -> str:
     if not found.st_mode & stat.S_IWGRP or found.st_mode & stat.S_ISVTX or found.st_gid in groups:
         return ""
+    return _group_words(at, found)
+
+
+def _group_words(at: Path, found: os.stat_result) -> str:
+    """Who the group is that may write there; empty if it is the user alone."""
     if _has_access_list(at):
         return f"{at}: its access list lets others change it: must be writable by nobody else"
     name = _group_name(found.st_gid)

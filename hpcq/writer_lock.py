@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -92,7 +93,10 @@ def _take(lock: Path, mine: str, timeout_s: float, *, refuse_the_living: bool) -
             lock.symlink_to(mine)
             return
         except FileExistsError:
-            pass
+            if _is_no_link(lock):
+                raise StoreError(
+                    f"{lock}: is no link that hpcq made: must not be there", f"remove or rename it: {lock}"
+                ) from None
         except OSError as error:
             if error.errno in _FOLDER_REFUSES:
                 return  # the error from opening the file will say better what is wrong with this folder
@@ -137,6 +141,14 @@ def _beat(lock: Path, mine: str, stop: threading.Event) -> None:
         if _holder(lock) == mine:
             with contextlib.suppress(OSError):
                 os.utime(lock, follow_symlinks=False)
+
+
+def _is_no_link(lock: Path) -> bool:
+    """Whether a file or folder has the name: nobody would ever release it."""
+    try:
+        return not stat.S_ISLNK(lock.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def _holder(lock: Path) -> str | None:

@@ -22,7 +22,7 @@ from hpcq.definition.model import Gate
 from hpcq.errors import HpcqError
 from hpcq.gate_kinds import LINK, ONE_CORE, End, GateAgainst, MeasuredSeries, Reference
 from hpcq.kernels import Better, size_option
-from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
+from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none, read_regular
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
 from hpcq.store.history import metrics_of, series_values
@@ -253,8 +253,8 @@ def _gates_of_folder(folder: RunFolder) -> tuple[Gate, ...]:
     from hpcq.definition.files.campaign import gates_of
 
     try:
-        descriptions = {path.stem: path.read_text("utf-8") for path in folder.described.glob("*.yaml")}
-        return gates_of(folder.campaign_yaml.read_text("utf-8"), str(folder.campaign_yaml), descriptions)
+        descriptions = {path.stem: read_regular(path).decode() for path in folder.described.glob("*.yaml")}
+        return gates_of(read_regular(folder.campaign_yaml).decode(), str(folder.campaign_yaml), descriptions)
     except (HpcqError, OSError):
         return ()
 

@@ -6,8 +6,10 @@ Hides pydantic's wording. Types are strict: text never counts as a number, but a
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,7 +164,10 @@ def shown(value: object) -> str:
 
 def _read_text(path: Path, shown: str) -> str:
     try:
-        content = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for without end
+        with os.fdopen(descriptor, "rb") as file:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            content = file.read(_FILE_BYTES_MAX + 1) if regular else b""
     except IsADirectoryError:
         raise UserError(f"{shown}: this is a folder: name the file in it") from None
     except FileNotFoundError:
@@ -171,10 +176,12 @@ def _read_text(path: Path, shown: str) -> str:
         raise UserError(f"{shown}: cannot be read: {error.strerror}") from None
     except ValueError:  # a NUL in the name
         raise UserError(f"{shown}: this is not a file name") from None
+    if not regular:
+        raise UserError(f"{shown}: is a pipe or a device: must be a file")
     if content.startswith(DATABASE_HEAD):
         raise UserError(f"{shown}: a database: must be a YAML file", "--db FILE names a database")
     if len(content) > _FILE_BYTES_MAX:
-        raise UserError(f"{shown}: {len(content)} bytes are above the maximum {_FILE_BYTES_MAX} of a definition")
+        raise UserError(f"{shown}: {path.stat().st_size} bytes are above the maximum {_FILE_BYTES_MAX} of a definition")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

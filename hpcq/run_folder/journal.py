@@ -25,6 +25,7 @@ from typing import Any, Self
 from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.errors import HeldError, StoreError
 from hpcq.planning.plan import is_shared, pair_index_of
+from hpcq.run_folder.paths import open_regular
 from hpcq.scheduler.types import JobKey, JobState
 from hpcq.units import utc_now
 from hpcq.visible import one_line
@@ -200,12 +201,12 @@ def _complete(event: Mapping[str, Any]) -> Event:
 def _read(path: Path, offset_bytes: int = 0) -> tuple[list[Event], int]:
     """Return the events from an offset on, and how many bytes they fill. What follows them is a torn line."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(offset_bytes)
             content = file.read()
-    except FileNotFoundError:
-        return [], 0
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+            return [], 0
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     events: list[Event] = []
     size_bytes = 0

@@ -253,7 +253,7 @@ def _ends(facts: _Facts, line: Mapping[str, Any]) -> tuple[End, End] | None:
 
 def _new_state(run: RunFolder, name: str) -> RunState:
     path = run.plan(name)
-    text = path.read_text(encoding="utf-8")
+    text = read_regular(path).decode()
     if name in run.link_names():
         from hpcq.planning.links import LinkPlan
         from hpcq.runner.link.side import LinkState

@@ -23,7 +23,7 @@ from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
-from hpcq.run_folder.paths import RunFolder, read_json, write_text
+from hpcq.run_folder.paths import RunFolder, read_json, read_regular, write_text
 from hpcq.runner.drive.driver import Driver
 from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
@@ -90,7 +90,7 @@ def plan(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> Plan:
 def read_plan(run: RunFolder, cluster_name: str) -> Plan:
     """Read the plan of one cluster of a run."""
     path = run.plan(cluster_name)
-    return Plan.from_json(path.read_text(encoding="utf-8"), str(path))
+    return Plan.from_json(read_regular(path).decode(), str(path))
 
 
 def plan_at(here: ClusterSite) -> Plan:

@@ -32,6 +32,7 @@ from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
 from hpcq.plugins import GATE_KINDS
 from hpcq.store.blocks import unpacked
+from hpcq.strangers import others_write
 from hpcq.writer_lock import sole_writer
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -116,11 +117,64 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
         _explained(path, _NOTHING_LOST),
         sole_writer(path, BUSY_TIMEOUT_S) as still_mine,
         _made(path),
+        _journal_kept(path) as kept,
         closing(_connect(path, "rwc")) as database,
     ):
         database.still_mine = still_mine
+        if kept:
+            database.execute("PRAGMA journal_mode = PERSIST")
         _prepare(database, path)
         yield database
+
+
+#: What SQLite believes when it lies beside a database: pages to put back, and pages that count instead.
+_BESIDE = ("-journal", "-wal", "-shm")
+
+
+def _refuse_pages_of_others(path: Path) -> None:
+    """Raise StoreError for a journal of a user without the right to write the database: its pages would be put there.
+
+    Also for a pipe or a device in place of the database or of what lies beside it: SQLite would wait for it without end.
+    """
+    whole = path.resolve()
+    for ending in ("", *_BESIDE):
+        beside = whole.with_name(f"{whole.name}{ending}")
+        with suppress(FileNotFoundError):
+            found, ours = beside.lstat(), whole.stat()
+            if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                raise StoreError(
+                    f"{beside}: is a pipe or a device: must be a file", "remove it, or name another file with --db"
+                )
+            of_the_group = ours.st_mode & 0o020 and found.st_gid == ours.st_gid and not whole.parent.stat().st_mode & 0o002
+            if ending and found.st_uid not in {0, os.geteuid(), ours.st_uid} and not of_the_group:
+                owner, owners = user_name(found.st_uid), user_name(ours.st_uid)
+                raise StoreError(
+                    f"{beside}: belongs to {owner}, and the database to {owners}: SQLite would write what it says into the"
+                    " database: must be of a user with the right to write that",
+                    f"remove it (in a folder with the sticky bit only {owner} or root can), and move the database to a folder"
+                    " where nobody else writes",
+                )
+
+
+@contextmanager
+def _journal_kept(path: Path) -> Iterator[bool]:
+    """Where others may make files beside the database, its journal stays there, empty: they can make none of that name.
+
+    Yields whether it is so. Raises StoreError where one of them was faster.
+    """
+    whole = path.resolve()
+    everybody = bool(whole.parent.stat().st_mode & 0o002) if whole.parent.is_dir() else False
+    kept = whole.is_file() and (everybody or (not _is_shared(path) and others_write(whole.parent)))
+    if kept:
+        with suppress(OSError):  # it is there; or cannot be made, which SQLite says better
+            mode = stat.S_IMODE(whole.stat().st_mode)
+            descriptor = os.open(
+                whole.with_name(f"{whole.name}-journal"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+            )
+            os.fchmod(descriptor, mode)
+            os.close(descriptor)
+    _refuse_pages_of_others(path)
+    yield kept
 
 
 @contextmanager
@@ -295,6 +349,7 @@ def _connect_reader(path: Path) -> sqlite3.Connection:
     """
     begun = time.monotonic()
     while True:
+        _refuse_pages_of_others(path)
         database = _connect(path, "ro")
         try:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -306,7 +361,9 @@ def _connect_reader(path: Path) -> sqlite3.Connection:
                 raise
             if time.monotonic() - begun > BUSY_TIMEOUT_S or not os.access(path, os.W_OK):
                 raise
-        with sole_writer(path, BUSY_TIMEOUT_S), closing(_connect(path, "rw")) as recovering:
+        with sole_writer(path, BUSY_TIMEOUT_S), _journal_kept(path) as kept, closing(_connect(path, "rw")) as recovering:
+            if kept:
+                recovering.execute("PRAGMA journal_mode = PERSIST")
             recovering.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 

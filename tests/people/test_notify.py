@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,13 @@ def test_a_command_that_fails_gets_the_same_again(home: Path, made: History, cap
 
 @pytest.mark.promise("schedule add --then runs its command after each start, and the list of schedules shows when that failed.")
 @pytest.mark.heavy
+def test_a_pipe_in_place_of_what_was_told_is_named(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
+    """Anybody can put one in a group's folder."""
+    os.mkfifo(made.database.with_name("results.db.told.json"))
+    assert run(["notify", "--db", str(made.database), "--", "cat"]) == 1
+    assert "told.json: cannot be read: is a pipe, a folder or a device: must be a regular file" in capsys.readouterr().err
+
+
 def test_a_schedule_tells_after_each_start(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
     judge(made, n2=Verdict.FAILED)
     words = ["schedule", "add", "look", "--when", "1h", "--with", "crontab"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -236,6 +238,25 @@ def test_what_is_made_is_private_whatever_access_lists_the_folder_above_hands_do
     assert As(STRANGER).sh(f": >{scratch}/theirs/planted").returncode == 0, "the list holds here"
     assert refusal(scratch / "mine", As(VICTIM)) == ""
     assert As(STRANGER).sh(f": >{scratch}/mine/planted").returncode != 0
+
+
+@needs_root
+@pytest.mark.promise("An access list that lets others write is seen, also where the group is the user's own.")
+def test_an_access_list_is_not_taken_for_the_users_own_group(place: Path) -> None:
+    """Its mask stands where the mode has the group: 770, and the group is the user's."""
+    victim = As(NAMED)
+    mine = of(NAMED, place / "mine", 0o770)
+    assert refusal(mine, victim) == "", "the group of his own name"
+    entries = [(1, 7, -1), (2, 7, STRANGER), (4, 0, -1), (16, 7, -1), (32, 0, -1)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", tag, rights, number) for tag, rights, number in entries)
+    os.setxattr(mine, "system.posix_acl_access", acl)
+    assert As(STRANGER).sh(f": >{mine}/planted").returncode == 0, "the list holds here"
+    said = "whom its access list names can change what hpcq keeps there (mode 770): must be writable by nobody else"
+    assert refusal(mine, victim) == f"{mine}: {said}"
+    assert "whom its access list names can replace what lies in it" in refusal(mine / "hpcq", victim)
+    assert refusal(mine / "hpcq", victim, Trusted(groups=(grp.getgrgid(NAMED).gr_name,))) == ""
+    mine.chmod(0o700)  # as the hint says
+    assert refusal(mine, victim) == ""
 
 
 @pytest.mark.promise("Run folders and the state folder are checked as folders on a cluster are.")
@@ -537,6 +558,58 @@ def test_a_database_is_its_users_or_its_groups(place: Path) -> None:
         ]
 
 
+def _hot_journal(database: Path, other: Path) -> bytes:
+    """What SQLite would take for the pages that a killed writer had changed: those of another database."""
+    old, new = database.read_bytes(), other.read_bytes()
+    [page] = struct.unpack(">H", old[16:18])
+    begins = [at for at in range(0, len(new), page) if new[at : at + page] != old[at : at + page]]
+    sums = [(1 + sum(new[at + page - 200 - step] for step in range(0, page - 200, 200))) & 0xFFFFFFFF for at in begins]
+    rows = [
+        struct.pack(">I", at // page + 1) + new[at : at + page] + struct.pack(">I", one)
+        for at, one in zip(begins, sums, strict=True)
+    ]
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", len(rows), 1, len(new) // page, 512, page)
+    return head.ljust(512, b"\0") + b"".join(rows)
+
+
+@needs_root
+@pytest.mark.promise("No journal that a stranger puts beside a database is written into it.")
+@pytest.mark.parametrize("verb", [["runs"], ["db", "check"], ["db", "upgrade"]])
+def test_no_journal_of_a_stranger_is_rolled_back(scratch: Path, place: Path, verb: list[str]) -> None:
+    """SQLite asks nobody whose it is. In a sticky folder he can make one, and then its pages are ours."""
+    database, other = scratch / "results.db", place / "other.db"
+    assert _add(database, VICTIM).returncode == 0
+    assert (scratch / "results.db-journal").stat().st_size == 0 or not (scratch / "results.db-journal").read_bytes()[0]
+    with pytest.raises(FileExistsError):  # nobody else can make one where ours is
+        os.open(scratch / "results.db-journal", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    (scratch / "results.db-journal").unlink()  # an earlier hpcq kept none
+    shutil.copyfile(database, other)
+    with sqlite3.connect(other) as changed:
+        changed.execute("UPDATE cluster SET name = 'forged'")
+    (scratch / "results.db-journal").write_bytes(_hot_journal(database, other))
+    _given_to(STRANGER, scratch / "results.db-journal")
+    before = database.read_bytes()
+    done = _hpcq(VICTIM, scratch, *verb)
+    assert f"results.db-journal: belongs to uid-{STRANGER}, and the database to uid-{VICTIM}" in done.stderr
+    assert done.returncode == 1
+    assert database.read_bytes() == before
+    (scratch / "results.db-journal").unlink()
+    assert "UNIQUE" in _add(database, VICTIM).stderr, "it can be written again"
+    # A group that shares a database rolls back for each of its members, and nothing stays beside it.
+    team = of(0, place / "team", 0o2770, gid=TEAM) / "results.db"
+    assert _add(team, STRANGER, TEAM).returncode == 0
+    assert not team.with_name("results.db-journal").exists()
+    shutil.copyfile(team, other)
+    with sqlite3.connect(other) as changed:
+        changed.execute("UPDATE cluster SET name = 'before'")
+    team.with_name("results.db-journal").write_bytes(_hot_journal(team, other))
+    team.with_name("results.db-journal").chmod(0o660)
+    os.chown(team.with_name("results.db-journal"), STRANGER + 5, TEAM)
+    assert _add(team, VICTIM, TEAM).returncode == 0
+    with reading(team) as shown:
+        assert [row[0] for row in shown.execute("SELECT name FROM cluster")] == ["before", f"of-{VICTIM}"]
+
+
 #: What writes a file, and the name that somebody can guess beforehand.
 WRITERS = {
     "a file of --to": ("from hpcq.cli.output import write_out; write_out(['new'], target)", ".page.csv.part"),
@@ -610,6 +683,42 @@ def test_two_operators_share_a_cluster_file(scratch: Path, place: Path, monkeypa
         assert cluster.work_directory == f"{scratch}/uid-{uid}"
         built = build.build_kernels(cluster, As(uid), f"{cluster.work_directory}/hpcq/run-1/tiny", {"hpcq-net"})
         assert Path(built["root"]).stat().st_uid == uid
+
+
+CRONTAB = """\
+#!/bin/sh
+if [ "$1" = -l ]; then cat "$HOME/table" 2>/dev/null || { echo "no crontab for me" >&2; exit 1; }; else cat >"$HOME/table"; fi
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["crontab", "systemd"])
+@pytest.mark.promise("What a timer starts, nobody else can change, also with umask 002 and a group that all users share.")
+def test_what_a_timer_starts_is_the_users_alone(place: Path, kind: str) -> None:
+    home, programs = of(VICTIM, place / "home", 0o755, gid=TEAM), of(0, place / "programs", 0o755)
+    for name, text in (("crontab", CRONTAB), ("systemctl", "#!/bin/sh\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    who = ["setpriv", f"--reuid={VICTIM}", f"--regid={TEAM}", "--clear-groups", "/bin/sh", "-c", 'umask 002; exec "$@"', "sh"]
+    given = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
+
+    def schedule(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [*who, sys.executable, "-P", "-m", "hpcq", "schedule", *words]
+        return subprocess.run(command, cwd=home, env=given, capture_output=True, text=True, timeout=120, check=False)
+
+    done = schedule("add", "night", "--when", "02:00", "--with", kind, "--", "kernels")
+    assert done.returncode == 0, done.stderr
+    assert schedule("tick", "night").returncode == 0
+    made = [one for one in home.rglob("*") if one.name != "table"]
+    inside = home / ".local" / "state" / "hpcq" / "schedule"
+    assert len(made) > 5
+    assert [one for one in made if one.stat().st_mode & 0o022 and not one.is_relative_to(inside)] == []
+    assert inside.stat().st_mode & 0o077 == 0
+    assert len(list(home.glob(".config/systemd/user/*"))) == (2 if kind == "systemd" else 0)
+    inside.chmod(0o775)  # as an earlier hpcq made it
+    done = schedule("tick", "night")
+    assert done.returncode == 1
+    assert f"{inside}: the group UNKNOWN can change what hpcq keeps there (mode 775)" in done.stderr
 
 
 @pytest.mark.promise("Whatever the umask, nothing that hpcq makes is writable by everybody.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -83,6 +84,24 @@ def test_a_folder_that_is_not_there_or_is_the_database(builder: RunBuilder, tmp_
             load_run(place, builder.path)
         assert raised.value.hint is not None
         assert "nothing was changed" in raised.value.hint
+
+
+@pytest.mark.promise("A pipe in place of a database, of its journal or of the writer's link is named, and not waited for.")
+@pytest.mark.parametrize("name", ["results.db", "results.db-journal", "results.db.writer"])
+def test_a_pipe_is_not_waited_for(builder: RunBuilder, path: Path, name: str) -> None:
+    load_run(path, builder.path)
+    pipe = path.with_name(name.replace("results.db", path.name))
+    if pipe != path:
+        os.mkfifo(pipe)
+    else:
+        path.unlink()
+        os.mkfifo(path)
+    words = "is no link that hpcq made" if name.endswith("writer") else "is a pipe or a device: must be a file"
+    with pytest.raises(StoreError, match=f"{pipe.name}: {words}"), writing(path):
+        pass
+    if not name.endswith("writer"):
+        with pytest.raises(StoreError, match=f"{pipe.name}: {words}"), reading(path):
+            pass
 
 
 def test_a_read_only_database(builder: RunBuilder, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from hpcq.definition.model import Link
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.links import LinkPlan, compared_pairs, plan_link, refuse_beyond_budget
 from hpcq.run_folder.journal import Journal, read_journal
-from hpcq.run_folder.paths import RunFolder, write_text
+from hpcq.run_folder.paths import RunFolder, read_regular, write_text
 from hpcq.runner import stages
 from hpcq.runner.drive.driver import Driver
 from hpcq.runner.link.driver import LinkDriver
@@ -60,7 +60,7 @@ def plan(run: RunFolder, name: str) -> LinkPlan:
 def read_plan(run: RunFolder, name: str) -> LinkPlan:
     """Read the plan of one link of a run."""
     path = run.plan(name)
-    return LinkPlan.from_json(path.read_text(encoding="utf-8"), str(path))
+    return LinkPlan.from_json(read_regular(path).decode(), str(path))
 
 
 def drive(run: RunFolder, part: str, say: stages.Say) -> dict[str, Any]:

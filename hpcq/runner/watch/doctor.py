@@ -391,13 +391,16 @@ def _clusters(folders: Sequence[Path]) -> Iterator[Checkup]:
         yield Checkup("clusters", "clusters", "open", "no cluster file is found here", "--clusters FOLDER names their folder")
     for name in own:
         try:
-            cluster = read_cluster(find_cluster(name, None, folders))
+            path = find_cluster(name, None, folders)
+        except UserError as error:
+            yield Checkup("clusters", name, "bad", error.message, error.hint or "")
+            continue
+        try:
+            cluster = read_cluster(path)
             nodes = scheduler_of(cluster, reach(cluster)).nodes()
             counts = Counter(one.condition.value for one in nodes).most_common()
             shown = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
             yield Checkup("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes: {shown}")
-        except UserError as error:
-            yield Checkup("clusters", name, "bad", error.message, error.hint or f"hpcq cluster check {name}")
         except HpcqError as error:
             yield Checkup("clusters", name, "bad", error.message, f"hpcq cluster check {name}")
 

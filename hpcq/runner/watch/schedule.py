@@ -21,9 +21,10 @@ from pathlib import Path
 
 from hpcq import assets, units
 from hpcq.errors import HpcqError, UserError
-from hpcq.run_folder.paths import write_json
+from hpcq.own_folder import secure
+from hpcq.run_folder.paths import write_json, write_text
 from hpcq.scheduler.kinds import DESCRIPTIONS
-from hpcq.transport import quote, run_here
+from hpcq.transport import Here, quote, run_here
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The words of `--when`, and the same moments as cron and systemd write them.
@@ -173,14 +174,16 @@ def shown(entry: Entry) -> dict[str, str]:
 
 
 def install(entry: Entry) -> None:
-    """Write an entry; it replaces one with the same name."""
+    """Write an entry; it replaces one with the same name. Raises HpcqError if others could change what the timer starts."""
+    secure(Here(), "", [str(_folder())])
     if (_folder() / f"{entry.name}.json").exists():
         remove(entry.name)
-    _folder().mkdir(parents=True, exist_ok=True)
     if entry.kind == "systemd":
+        units_folder = Path(next(iter(shown(entry)))).parent
+        for folder in reversed([units_folder, *units_folder.parents]):
+            folder.mkdir(mode=0o700, exist_ok=True)
         for path, text in shown(entry).items():
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).write_text(text, encoding="utf-8")
+            write_text(Path(path), text, mode=0o644)
         _systemctl("daemon-reload")
         _systemctl("enable", "--now", f"hpcq-{entry.name}.timer")
     else:
@@ -202,7 +205,11 @@ def remove(name: str) -> None:
 
 
 def tick(name: str) -> int | None:
-    """Run an entry now; None if it still runs. Its output goes to NAME.log beside the record."""
+    """Run an entry now; None if it still runs. Its output goes to NAME.log beside the record.
+
+    Raises HpcqError if others could have changed what it starts.
+    """
+    secure(Here(), "", [str(_folder())])
     entry = find(name)
     with (_folder() / f"{name}.lock").open("w") as lock:
         try:
