@@ -416,6 +416,11 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
         left = "hpcq status shows what is still queued; hpcq resume or hpcq cancel"
         complain("stopped from the keyboard", left if queues else "nothing runs on: type it again when you want it")
         return Exit.ERROR
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        byte = ord(error.object[error.start]) & 0xFF
+        words = f"{error.object!r}: byte {byte:#04x} is not UTF-8: must be a text in UTF-8"
+        complain(words, "nothing was kept of it; `locale` says which characters this terminal sends")
+        return Exit.USAGE
     trouble = _of_output(error) or of_the_machine(error, Path.cwd()) or _of_a_file(error)
     if trouble is not None:
         complain(trouble.message, trouble.hint)

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ VERBS = [
 ]
 
 
-def hpcq(home: Path, words: list[str], **more: Any) -> Any:
+def hpcq(home: Path, words: Sequence[str | bytes], **more: Any) -> Any:
     environment = {**os.environ, "COLUMNS": "400", "TERM": "xterm"}
     argv = [sys.executable, "-P", "-m", "hpcq", *words]
     return subprocess.run(argv, cwd=home, env=environment, stdin=subprocess.DEVNULL, timeout=120, check=False, **more)
@@ -158,6 +159,28 @@ def test_an_interface_is_a_word(home: Path) -> None:
     """A node that calls its interface a sentence begins no series of that name."""
     said = hpcq(home, ["sql", "SELECT DISTINCT network FROM v_all_results"], capture_output=True, text=True).stdout
     assert said.split() == ["network", "eth0"]
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A note, name or reason that a terminal does not send in UTF-8 is refused by its byte.")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["annotate", "node", "n1"],
+        ["annotate", "run", "latest", "fine", "--who"],
+        ["retract", "1", "--why"],
+        ["event", "add", "note"],
+        ["results", "--cluster"],
+        ["runs", "--campaign"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_words_in_another_encoding(home: Path, words: list[str]) -> None:
+    done = hpcq(home, [*words, b"caf\xe9"], capture_output=True)
+    said = done.stderr.decode()
+    assert done.returncode == 2, said
+    assert "Unicode" not in said
+    assert "\\udce9" in said or "0xe9 is not UTF-8" in said
 
 
 @pytest.mark.heavy
