@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -501,10 +502,18 @@ def _of_pairs(exported: Exported) -> list[str]:
 
 def _of_nodes(exported: Exported) -> list[str]:
     values: dict[tuple[str, str], dict[str, list[float]]] = {}
+    known: dict[tuple[Any, ...], str] = {}  # as many as nodes and tests, of pairs a hundred times as many
     for row in exported.summaries:
-        for node in nodes_of(row.client, row.server) if row.main else ():
-            labels = _labels({"cluster": row.cluster, "kernel": row.kernel, "node": node} | _test_labels(exported, row))
-            values.setdefault((row.metric, row.unit), {}).setdefault(labels, []).append(row.median)
+        if not row.main:
+            continue
+        test = (row.cluster, row.kernel, row.message_bytes, row.variant, row.network)
+        of_labels = values.setdefault((row.metric, row.unit), {})
+        for node in nodes_of(row.client, row.server):
+            labels = known.get((node, *test))
+            if labels is None:
+                named = {"cluster": row.cluster, "kernel": row.kernel, "node": node} | _test_labels(exported, row)
+                labels = known[node, *test] = _labels(named)
+            of_labels.setdefault(labels, []).append(row.median)
     families = (
         _family(
             f"hpcq_node_{metric}",
@@ -560,6 +569,7 @@ def _labels(values: dict[str, str]) -> str:
     return f"{{{shown}}}"
 
 
+@lru_cache(maxsize=10_000)  # a file repeats the names of its nodes
 def _escaped(value: str) -> str:
     """A label's value. Made visible first: a collector that meets \\u in a label drops the whole file."""
     return visible(value.replace("\r\n", "\n")).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -786,11 +786,12 @@ def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str
 
 def finding_rows(database: Connection, selection: Selection) -> list[dict[str, Any]]:
     """Findings of the selected results: one row per cluster, rule and pair, with a count and one of the messages."""
-    conditions, values = of_results(database, selection)
+    conditions, values = of_results(database, selection, "v.result_id")
     query = (
-        "SELECT v.cluster, v.kernel, v.client, v.server, f.rule, count(*) AS result_count, min(f.message) AS example"
-        f" FROM (SELECT * FROM v_results WHERE {conditions}) v JOIN v_findings f ON f.result_id = v.result_id"
-        " GROUP BY v.cluster, v.kernel, v.client, v.server, f.rule ORDER BY result_count DESC, v.cluster, f.rule"
+        "SELECT v.cluster, v.kernel, v.client, v.server, ru.name AS rule, count(*) AS result_count, min(f.message) AS example"
+        " FROM v_results v JOIN result_finding f ON f.result_id = v.result_id JOIN rule ru ON ru.rule_id = f.rule_id"
+        f" WHERE {conditions} GROUP BY v.cluster, v.kernel, v.client, v.server, ru.name"
+        " ORDER BY result_count DESC, v.cluster, ru.name"
     )
     return [dict(row) for row in database.execute(query, values)]
 

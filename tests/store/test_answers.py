@@ -13,6 +13,10 @@ import pytest
 
 from hpcq.store import database as store
 from hpcq.store.database import answered, reading, transaction, writing
+from hpcq.store.load.cluster import load_run
+from hpcq.store.read import nodes, stretches
+from hpcq.store.selection import Selection
+from tests.store.run_folders import RunBuilder
 
 
 @pytest.fixture
@@ -162,3 +166,40 @@ def test_a_database_and_a_home_that_cannot_be_written_answer_all_the_same(
     assert [asked(), asked()] == [[1], [1]], "a database that is only read is kept in mind as well"
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
     assert [asked(), asked()] == [[2], [3]]
+
+
+@pytest.mark.promise("hpcq doctor reads a database whole once for each state of it, and says of that state what it found.")
+def test_a_database_is_looked_through_once_for_each_state(
+    asked: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def look(database: Any) -> list[str]:
+        looked.append(str(database))
+        return ["ok"]
+
+    monkeypatch.setattr(stretches, "_quick_check", look)
+    path = tmp_path / "results.db"
+    first = list(stretches.look_at_database(path))
+    assert list(stretches.look_at_database(path)) == first
+    assert len(looked) == 1
+    with writing(path) as database, transaction(database):
+        database.execute("INSERT INTO cluster (name) VALUES ('alpha')")
+    assert list(stretches.look_at_database(path))[1] == first[1]
+    assert len(looked) == 2, "another state of the file"
+
+
+def test_what_a_node_was_beside_its_partners_is_kept(
+    asked: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"), ("n2", "n3"), ("n3", "n1")))
+    builder.everything()
+    path = tmp_path / "site.db"
+    load_run(path, builder.path)
+    with reading(path) as database:
+        first = nodes.node_story(database, "n1", Selection())
+        assert {one.partner for one in first.partners} == {"n2", "n3"}
+        monkeypatch.setattr(nodes, "_series_medians", lambda *_: pytest.fail("read again"))
+        assert nodes.node_story(database, "n1", Selection()) == first
+        with pytest.raises(pytest.fail.Exception):
+            nodes.node_story(database, "n1", Selection(kernel="tcp_stream"))

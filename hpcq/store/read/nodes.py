@@ -148,7 +148,7 @@ def node_story(database: Connection, name: str, selection: Selection) -> NodeSto
         counts=counts,
         first_utc=first,
         last_utc=last,
-        partners=tuple(_partners(database, cluster, node, selection)),
+        partners=_kept_partners(database, cluster, node, selection),
         changes=tuple(_changes(database, cluster, node)),
         events=tuple(_events(database, cluster, node)),
         groups={str(row[0]): str(row[1]) for row in database.execute(_GROUPS, (node_id,))},
@@ -167,8 +167,18 @@ def node_rows(database: Connection, selection: Selection) -> list[NodeRow]:
 
     Where it names tests or facts, only nodes with such results.
     """
-    question = {"nodes": asdict(replace(selection, window=ALL_TIME)), "within": _within(database, selection.window)}
+    question = {"nodes": _question(database, selection)}
     return [NodeRow(*row) for row in answered(database, question, lambda: [astuple(one) for one in _rows(database, selection)])]
+
+
+def _kept_partners(database: Connection, cluster: str, node: str, selection: Selection) -> tuple[Partner, ...]:
+    question = {"partners": [cluster, node], "of": _question(database, selection)}
+    found = answered(database, question, lambda: [astuple(one) for one in _partners(database, cluster, node, selection)])
+    return tuple(Partner(*row) for row in found)
+
+
+def _question(database: Connection, selection: Selection) -> list[Any]:
+    return [asdict(replace(selection, window=ALL_TIME)), _within(database, selection.window)]
 
 
 def _within(database: Connection, window: Window) -> list[Any]:
@@ -414,7 +424,8 @@ def _level(one: _SeriesMedian, value: float, reference: float) -> float | None:
 def _changes(database: Connection, cluster: str, node: str) -> list[dict[str, Any]]:
     rows = database.execute(
         "SELECT change_id, state, direction, at_utc, kernel, client, server, metric, before, after, unit, ratio, cause"
-        " FROM v_changes WHERE cluster = ?1 AND (client = ?2 OR server = ?2)"
+        # from the changes, which are few, to their series
+        " FROM v_changes WHERE change_id IN (SELECT change_id FROM change) AND cluster = ?1 AND (client = ?2 OR server = ?2)"
         " AND instr(server, '[') = 0 AND instr(server, ',') = 0 ORDER BY at_utc DESC, change_id LIMIT ?3",
         (cluster, node, _CHANGES_SHOWN),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hpcq import units
 from hpcq.clock import CLOCK_TOLERANCE_S
 from hpcq.errors import StoreError
-from hpcq.store.database import SCHEMA_VERSION, reading
+from hpcq.store.database import SCHEMA_VERSION, answered, reading
 from hpcq.store.query import columns
 from hpcq.store.selection import Selection, of_results
 
@@ -136,7 +136,8 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
     left = journal.stat().st_size if journal.exists() else 0
     try:
         with reading(path) as database:
-            said = [str(row[0]) for row in database.execute("PRAGMA quick_check(5)")]
+            # It reads the whole file: once for each state of it. `hpcq db check` reads it every time.
+            said = answered(database, {"quick_check": 5}, lambda: _quick_check(database))
             runs = int(database.execute("SELECT count(*) FROM run").fetchone()[0])
             later = [str(row[0]) for row in database.execute(_IN_FUTURE, (_soon(),))]
     except StoreError as error:
@@ -152,6 +153,10 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
         yield "clock", False, shown, f"hpcq retract --run {later[-1]} --why 'wrong clock' takes it out of every verdict"
     if left and not journal.exists():
         yield "journal", True, "a writer had been killed; what it had half written was rolled back just now", ""
+
+
+def _quick_check(database: Connection) -> list[str]:
+    return [str(row[0]) for row in database.execute("PRAGMA quick_check(5)")]
 
 
 def known_runs(path: Path) -> set[str] | None:
