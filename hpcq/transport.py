@@ -272,8 +272,16 @@ def quote(text: str) -> str:
 def _control_folder() -> Path:
     """A private folder with a short name, because a socket's path may have at most 104 bytes."""
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hpcq-ssh-{os.getuid()}"
-    with contextlib.suppress(FileExistsError):
+    where = "XDG_RUNTIME_DIR" if os.environ.get("XDG_RUNTIME_DIR") else "TMPDIR"
+    try:
         folder.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:  # after `su` XDG_RUNTIME_DIR may be another user's
+        raise TransportError(
+            f"{folder}: cannot be made: {error.strerror}: ssh's socket needs a folder of your own",
+            f"{where} must name a folder that you can write; `unset {where}` where it is another user's",
+        ) from None
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise TransportError(f"{folder}: is not a folder of your own: ssh's socket needs one", f"remove {folder}")
@@ -281,7 +289,6 @@ def _control_folder() -> Path:
         mode = f"{stat.S_IMODE(found.st_mode):03o}"
         raise TransportError(f"{folder}: others may use it (mode {mode}): ssh's socket needs mode 700", f"remove {folder}")
     if words := stranger(folder):  # who puts another folder in its place answers in the cluster's stead
-        where = "XDG_RUNTIME_DIR" if os.environ.get("XDG_RUNTIME_DIR") else "TMPDIR"
         raise TransportError(
             f"{words}: ssh's socket would lie below it",
             f"{where} must name another folder: yours, or as /tmp is, of root and sticky",

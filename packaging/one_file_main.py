@@ -61,6 +61,11 @@ def unpacked(archive: Path, build: str) -> Path:
         refuse(f"{archive.name}: cannot be unpacked: {error}", "XDG_CACHE_HOME names a folder with 150 MB of room")
     secured(base)
     secured(folder)
+    sys.path.insert(0, f"{archive}/site")  # this far nothing but the archive is trusted
+    from hpcq.strangers import stranger
+
+    if words := stranger(folder):
+        refuse(f"{words}: what is unpacked below it would run", "XDG_CACHE_HOME names another place")
     return folder
 
 

@@ -160,6 +160,15 @@ def test_what_others_can_change_is_not_run(one_file: Path, bare: dict[str, str],
     assert (done.returncode, done.stdout) == (1, "")
     assert f"error: {unpacked}: owner " in done.stderr
     assert "mode 777: must be a folder of yours" in done.stderr
+    open_to_all = tmp_path / "cache"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)  # whoever replaces hpcq/ there has his own modules run, whatever the folders in it are
+    shared = {**bare, "XDG_CACHE_HOME": str(open_to_all)}
+    done = subprocess.run(start, cwd=tmp_path, env=shared, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: {open_to_all}: everybody can change it (mode 777): must be writable by nobody else" in done.stderr
+    open_to_all.chmod(0o1777)
+    assert "hpcq" in command(start, tmp_path, shared)
     full = {**bare, "XDG_CACHE_HOME": "/proc"}
     done = subprocess.run(start, cwd=tmp_path, env=full, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr

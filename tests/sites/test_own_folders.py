@@ -30,7 +30,7 @@ from hpcq.store.database import reading
 from hpcq.transport import Completed, Here
 from tests import REPOSITORY
 from tests.driver.test_kept_builds import MAIN, MAKEFILE, word_of
-from tests.local.local_desk import LocalDesk
+from tests.local.local_desk import CLUSTER, LocalDesk
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes two other users")
 #: No machine knows them by name, so files show their numbers.
@@ -485,6 +485,37 @@ def test_the_socket_of_ssh_is_not_where_others_can_replace_its_folder(place: Pat
         shared.chmod(0o1777)
         subprocess.run(who, cwd=REPOSITORY, env=given, capture_output=True, text=True, check=True)
         shared.chmod(0o777)
+    theirs = of(STRANGER, place / "theirs", 0o700)
+    for folder, why in ((theirs, "Permission denied"), (theirs.with_name("absent"), "No such file or directory")):
+        given = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(folder)}
+        done = subprocess.run(who, cwd=REPOSITORY, env=given, capture_output=True, text=True, check=False)
+        assert f"{folder}/hpcq-ssh-{VICTIM}: cannot be made: {why}" in done.stderr
+
+
+@pytest.mark.promise("What stands in a cluster file for its commands is in no process list, page, export or log.")
+def test_a_token_of_a_cluster_file_is_shown_nowhere(tmp_path: Path) -> None:
+    """It is copied with the file: to the run's folder, the job's script, and the database, which are private."""
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.cluster("tiny", CLUSTER + "environment: {{API_TOKEN: s3cr3t-word}}\n")
+    desk.campaign()
+    said = desk.hpcq("run", "try.yaml")
+    shown = [
+        said.stdout,
+        said.stderr,
+        *(path.read_text() for path in desk.folder.glob("runs/*/*") if path.suffix in {".txt", ".html", ".log"}),
+    ]
+    shown += [desk.hpcq("export", "--format", kind).stdout for kind in ("csv", "jsonl", "junit", "markdown", "prometheus")]
+    shown += [
+        desk.hpcq(*words).stdout for words in (["show", "1", "--all", "--json"], ["results", "--json"], ["status", "--json"])
+    ]
+    assert len(shown) > 10
+    assert [text for text in shown if "s3cr3t-word" in text] == []
+    holding = [path for path in desk.folder.rglob("*") if path.is_file() and b"s3cr3t-word" in path.read_bytes()]
+    assert len(holding) > 3
+    kept = [path for path in holding if path != desk.folder / "clusters" / "tiny.yaml"]
+    private = [path for path in kept if path.stat().st_mode & 0o077 == 0 or path.is_relative_to(desk.folder / "runs")]
+    assert kept == private
+    assert {path.stat().st_mode & 0o777 for path in desk.folder.glob("runs/*")} == {0o700}
 
 
 @needs_root

@@ -22,7 +22,7 @@ from hpcq.kernels import Kernel, Kernels, message_bytes
 from hpcq.planning.plan import job_name_of, nodes_of_pair
 from hpcq.run_folder.journal import Attempt, JournalState, fold, read_journal
 from hpcq.run_folder.lines import INTEGER_MAX, Line, mapping, whole
-from hpcq.run_folder.paths import RunFolder, read_json_or_none
+from hpcq.run_folder.paths import RunFolder, read_json_or_none, read_regular
 from hpcq.run_folder.spools import of_pairs
 from hpcq.units import utc_now
 
@@ -580,7 +580,7 @@ class PlanRows:
 
     def _document(self, path: Path) -> int | None:
         try:
-            return self._names.document(path.read_text("utf-8"))
+            return self._names.document(read_regular(path).decode())
         except (OSError, UnicodeDecodeError):
             return None
 
