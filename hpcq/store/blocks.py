@@ -213,17 +213,23 @@ def unpacked(block: bytes | None, json_bytes: int) -> bytes | None:
 
 
 def pruned(block: bytes, json_bytes: int) -> bytes | None:
-    """The text of a block without counters, gauges, intervals and histogram; None: nothing is left."""
-    content = json.loads(unpacked(block, json_bytes) or b"{}")
-    ends = [end if end is None else [*end[:-1], []] for end in content.get("ends", ())]
+    """The text of a block without counters, gauges, intervals and histogram; None: nothing is left.
+
+    Raises ValueError for a block that is damaged.
+    """
+    try:
+        content = json.loads(unpacked(block, json_bytes) or b"{}")
+        ends = [end if end is None else [*end[:-1], []] for end in content.get("ends", ())]
+    except (zlib.error, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"a damaged block: {error}") from error
     kept = {"ends": ends, "granted": content.get("granted")}
     return _json({name: value for name, value in kept.items() if value}) if any(kept.values()) else None
 
 
 def readable(block: bytes, json_bytes: int) -> bool:
-    """Whether a block is whole."""
+    """Whether a block is whole, and what hpcq writes into one."""
     try:
         text = unpacked(block, json_bytes)
-    except zlib.error:
+        return text is not None and len(text) == json_bytes and isinstance(json.loads(text), dict)
+    except (zlib.error, ValueError, RecursionError):
         return False
-    return text is not None and len(text) == json_bytes

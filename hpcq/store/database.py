@@ -230,7 +230,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     )
     if path.is_file() and path.stat().st_size == 0:  # SQLite would remove the journal of a process creating it
         raise empty
-    with _explained(path, None), closing(_connect_reader(path)) as database:
+    with _explained(path, None), _as_written(path), closing(_connect_reader(path)) as database:
         version = _version(database, path)
         if version == 0:  # whoever made it was killed meanwhile, and what it had begun is rolled back
             raise empty
@@ -446,6 +446,16 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
         if "malformed" in text:
             raise StoreError(f"{path}: is damaged: {text}", _DAMAGED) from error
         raise StoreError(f"{path}: {text}", consolation or "`hpcq db check` says whether the file is sound") from error
+
+
+@contextmanager
+def _as_written(path: Path) -> Iterator[None]:
+    """Say of a file that texts which hpcq wrote into it as JSON are none any more."""
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        words = f"{path}: is damaged: {error.doc[:60]!r} stands where JSON must stand"
+        raise StoreError(words, _DAMAGED) from error
 
 
 # ----------------------------------------------------------------------------------------------------------------------

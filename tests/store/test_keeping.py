@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,31 @@ def test_merging_clusters_of_the_same_name_and_into_nothing(tmp_path: Path, caps
 
 
 @pytest.mark.usefixtures("every_job_rolls_up")
+@pytest.mark.heavy
+@pytest.mark.promise("A damaged block of evidence stays where it is, is named, and keeps no other from being pruned.")
+@pytest.mark.parametrize("text", [b"no JSON", b"[1, 2]", b'{"ends": [5]}', b"[" * 200_000, None])
+def test_pruning_goes_past_a_damaged_block(history: History, say: Any, text: bytes | None) -> None:
+    block, json_bytes = (b"\0", 500) if text is None else (zlib.compress(text), len(text))
+    first = "WHERE result_id = (SELECT min(result_id) FROM evidence)"
+    with closing(sqlite3.connect(history.database)) as database, database:
+        database.execute(f"UPDATE evidence SET block = ?, json_bytes = ? {first}", (block, json_bytes))
+    named = {one["item"]: one["ok"] for one in say("db", "check", "--json", expect=1 if text != b'{"ends": [5]}' else 0)}
+    assert named["evidence"] is (text == b'{"ends": [5]}')
+    assert say("db", "prune", "--keep", "2026-11-10", "--json")["rollup_count"] > 0
+    assert rows_of(history.database, f"SELECT block FROM evidence {first}") == [block]
+
+
+@pytest.mark.heavy
+@pytest.mark.promise("A damaged text of a database is called damaged, and no defect of hpcq.")
+def test_a_text_that_is_no_json_any_more(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(history.database)) as database, database:
+        database.execute("UPDATE parameter_set SET json = 'no JSON'")
+        database.execute("UPDATE series SET parameters = 'no JSON'")
+    for words in (["results"], ["history"], ["regressions"], ["export", "--format", "jsonl"], ["show", "1"]):
+        assert run([*words, "--db", str(history.database)]) == 1
+        assert f"{history.database}: is damaged: 'no JSON' stands where JSON must stand" in capsys.readouterr().err
+
+
 def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows_of(history.database, "SELECT count(*) FROM metric")
     monkeypatch.setattr("hpcq.store.keep.check_and_prune._ROLLED", "SELECT nowhere")
