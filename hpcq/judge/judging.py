@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, lgamma, log
+from math import exp, lgamma, log, sqrt
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from hpcq.judge.levels import (
     seen_from,
 )
 from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, START_NIGHTS, OverTime, Told
-from hpcq.judge.values import NOBODY, Flags, Floats, Indices, Jobs, NightJobs, Values, by_night
+from hpcq.judge.values import NOBODY, Flags, Floats, Indices, Jobs, NightJobs, Values, by_night, column_medians
 from hpcq.kernels import Better
 
 #: What a site bears: 1 false morning per 100 nights.
@@ -177,6 +177,8 @@ class Watched:
     _links: Indices = field(init=False)
     _between: dict[tuple[int, int], int] = field(init=False)
     _ways: list[tuple[int, int]] = field(init=False)
+    _way_keys: Indices = field(init=False)
+    _group_count: int = field(init=False)
     _link_of: dict[tuple[int, int], int] = field(init=False)
     _link_pairs: Indices = field(init=False)
     _group: Indices = field(init=False)
@@ -187,6 +189,7 @@ class Watched:
     def __post_init__(self) -> None:
         values, jobs, tests = self.values, self.jobs, len(self.values.tests)
         self._group = values.node_group.astype(np.int64)
+        self._group_count = int(self._group.max(initial=-1)) + 1
         self._class = values.node_class.astype(np.int64)
         client, server = jobs.pairs[:, 0], jobs.pairs[:, 1]
         self._place = _places(client, server, self._group, self._class)
@@ -201,9 +204,9 @@ class Watched:
         self._partner = np.full(len(values.nodes), NOBODY - 1, np.int64)
         self._has_partners = np.zeros(len(values.nodes), bool)
         ends = groups_crossed(client, server, self._group)
-        ways = sorted({(int(min(pair)), int(max(pair))) for pair in ends if pair[0] != NOBODY})
-        self._between = {way: index for index, way in enumerate(ways)}
-        self._ways = ways
+        self._way_keys = np.unique(self._way_key(ends[ends[:, 0] != NOBODY]))
+        self._ways = [(one // self._group_count, one % self._group_count) for one in self._way_keys.tolist()]
+        self._between = {way: index for index, way in enumerate(self._ways)}
         self._link_pairs = judged
         self._link_of = {(int(jobs.pairs[one, 0]), int(jobs.pairs[one, 1])): place for place, one in enumerate(judged)}
         class_count = len(values.classes) or int(self._class.max(initial=-1)) + 1
@@ -211,8 +214,8 @@ class Watched:
             Thing.NIGHT: 1,
             Thing.CLASS: class_count,
             Thing.WITHIN: class_count,
-            Thing.GROUP: int(self._group.max(initial=-1)) + 1,
-            Thing.BETWEEN: len(ways),
+            Thing.GROUP: self._group_count,
+            Thing.BETWEEN: len(self._ways),
             Thing.NODE: len(values.nodes),
             Thing.ROLE: 2 * len(values.nodes),
             Thing.LINK: len(judged),
@@ -270,11 +273,14 @@ class Watched:
         own = np.where((link != NOBODY)[:, None], self._pair_level[link], 0.0) if len(self._pair_level) else 0.0
         return np.asarray(self._place_level[place] + own)
 
+    def _way_key(self, crossed: Indices) -> Indices:
+        """One number for the two groups of each row, shape (rows, 2), whichever of them comes first."""
+        return np.asarray(crossed.min(axis=1) * self._group_count + crossed.max(axis=1))
+
     def _tonight(self, jobs: NightJobs) -> _Tonight:
         expected = self._expected(jobs)
         crossing = groups_crossed(jobs.client, jobs.server, self._group)
-        ways = np.sort(crossing, axis=1)
-        between = np.array([self._between.get((int(a), int(b)), NOBODY) for a, b in ways], np.int64)
+        between = np.where(crossing[:, 0] == NOBODY, NOBODY, np.searchsorted(self._way_keys, self._way_key(crossing)))
         return _Tonight(jobs, np.zeros(jobs.value.shape), expected, crossing, between)
 
     def _node_part(self, jobs: NightJobs, *, with_told: bool = False) -> Floats:
@@ -574,31 +580,28 @@ class Watched:
         place = self._place[jobs.pair]
         due = self._place_known[place] != new
         for one in np.unique(place[due.any(axis=1)]):
-            rows = np.where(due, above, np.nan)[place == one]
-            for test in range(rows.shape[1]):
-                values = rows[np.isfinite(rows[:, test]), test]
-                if not len(values):
-                    continue
+            here = place == one
+            rows = np.where(due[here], above[here], np.nan)
+            medians, counts = column_medians(rows)
+            for test in np.flatnonzero(counts).tolist():
                 first = self._place_first.setdefault((int(one), test), [])
                 if len(first) < FIRST_JOBS:
-                    first.extend(values.tolist())
+                    first.extend(rows[np.isfinite(rows[:, test]), test].tolist())
                     self._place_level[one, test] = len(first) / (len(first) + 2) * float(np.median(first))
                     continue
-                reach = 3 * self._job_scatter[test] / np.sqrt(len(values))
-                moved = float(np.clip(np.median(values) - self._place_level[one, test], -reach, reach))
+                reach = 3 * float(self._job_scatter[test]) / sqrt(counts[test])
+                moved = min(max(float(medians[test] - self._place_level[one, test]), -reach), reach)
                 self._place_level[one, test] += moved / MEMORY_NIGHTS
 
     def _learn_job_scatter(self, left: Floats) -> None:
-        for test in range(left.shape[1]):
-            values = left[np.isfinite(left[:, test]), test]
-            if len(values) < 2:
-                continue
-            far = (
-                1.4826 * float(np.median(np.abs(values - np.median(values)))) if len(values) >= 4 else float(values.std(ddof=1))
-            )
-            tonight = max(far, 1e-4)
+        medians, counts = column_medians(left)
+        far, _ = column_medians(np.abs(left - medians))
+        for test in np.flatnonzero(counts >= 2).tolist():
+            many = counts[test] >= 4
+            scatter = 1.4826 * far[test] if many else left[np.isfinite(left[:, test]), test].std(ddof=1)
+            tonight = max(float(scatter), 1e-4)
             if self._job_nights[test] >= FEW_NIGHTS:  # a node that became slow makes half of a small site's jobs scatter
-                grows = SCATTER_GROWS if len(values) >= 4 else SCATTER_OF_FEW_GROWS
+                grows = SCATTER_GROWS if many else SCATTER_OF_FEW_GROWS
                 tonight = min(tonight, grows * float(self._job_scatter[test]))
             gain = max(1 / (self._job_nights[test] + 1), 1 / MEMORY_NIGHTS)
             self._job_scatter[test] = np.sqrt((1 - gain) * self._job_scatter[test] ** 2 + gain * tonight**2)
@@ -791,7 +794,6 @@ class Watched:
 
     def _directions(self, causes: list[Cause]) -> list[Cause]:
         """Links are watched per direction. Where the other direction is measured and fine, the cause is the pair alone."""
-        measured = {(int(a), int(b)) for (a, b), link in zip(self.jobs.pairs, self._links, strict=True) if link != NOBODY}
         place = {name: index for index, name in enumerate(self.values.nodes)}
         found: list[Cause] = []
         links_told = {(one.names, one.state): one for one in causes if one.thing is Thing.LINK}
@@ -801,7 +803,7 @@ class Watched:
                 continue
             client, server = one.names
             twin = links_told.get(((server, client), one.state))
-            if twin is None and (place[server], place[client]) in measured:
+            if twin is None and (place[server], place[client]) in self._link_of:
                 found.append(replace(one, thing=Thing.PAIR))
             elif twin is None:
                 found.append(replace(one, names=(min(one.names), max(one.names))))

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcq.judge.values import Floats
+from hpcq.judge.values import Floats, column_medians
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -90,6 +90,8 @@ SMALLEST_DRIFT = -float(np.log(0.92))
 DRIFT_ERRORS = 6.0
 
 _EDGES = np.concatenate([[-np.inf], np.arange(-3.0, 8.0, 0.125), np.geomspace(8.0, 400.0, 64), [np.inf]])
+#: Of each bin its middle; of the last, which has none, its beginning.
+_MIDDLES = np.minimum((_EDGES[:-1] + np.append(_EDGES[1:-1], _EDGES[-2])) / 2, _EDGES[-2])
 _TAIL_SHARE = 0.02
 
 
@@ -158,7 +160,13 @@ class OverTime:
         shape = (thing_count, test_count)
         self.level = np.zeros(shape)
         self.nights = np.zeros(shape)
+        #: of each thing, the nights of the test that has most
+        self.night_count = np.zeros(thing_count)
+        #: things that can be judged, and were measured in the newest 30 nights
+        self._active = 0
         self._first = np.full((*shape, FIRST_NIGHTS), np.inf)
+        #: how many of these are there
+        self._learned = np.zeros(shape, np.int64)
         self.scale = np.full(test_count, np.nan)
         self.scale_nights = np.zeros(test_count)
         self.own = np.full((thing_count, self.columns), 1.0 if pooled else 2.0)
@@ -237,7 +245,10 @@ class OverTime:
         self._learn(z, left, known)
         self._learn_level(deviation, spread, measured & self._trusted()[:, None], was_good)
         self.nights += measured
+        self.night_count = self.nights.max(axis=1, initial=0)
         self.seen[measured.any(axis=1)] = night
+        newest = int(self.seen.max(initial=-1))
+        self._active = int(((self.seen > newest - 30) & (self.seen >= 0) & (self.night_count >= self.quiet)).sum())
         self.first_seen[(self.first_seen < 0) & measured.any(axis=1)] = night
         if not self.pooled:
             self._tell_young_falls(night, spread)
@@ -251,7 +262,7 @@ class OverTime:
         After more nights than the first of START_NIGHTS 7 % is enough, and 5 % beside at least 8 peers. Who was as good as they
         are, within a quarter of that, on one of its newest nights has two speeds, and met the lower one more often.
         """
-        count = self.nights.max(axis=1)
+        count = self.night_count
         due = np.isin(count, START_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
         due &= True if may_tell is None else may_tell
         for peer in np.unique(peers[due]):
@@ -357,13 +368,14 @@ class OverTime:
         Not those whose newest values speak for the old level, as they would end what is told, unless little is missing: one
         night without a valid result among fine ones is no slow node.
         """
-        bound = np.log(max(self._active() * self.columns / expected_per_night, 2.0)) / self.slope
+        bound = np.log(max(self._active * self.columns / expected_per_night, 2.0)) / self.slope
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         worth = (shift < -SMALLEST_EFFECT).any(axis=1)
         found = np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
         for thing in np.flatnonzero(found).tolist():
             found[thing] = not self._is_back(thing)
-        fell = np.isin(np.arange(len(self.told)), list(self._fell))
+        fell = np.zeros(len(self.told), bool)
+        fell[list(self._fell)] = True
         return np.asarray((found | fell) & ~self.told)
 
     def _is_back(self, thing: int) -> bool:
@@ -392,7 +404,8 @@ class OverTime:
         usual = float(np.median(spread[np.isfinite(spread)]))
         losses = np.arange(round(-100 * np.expm1(-SMALLEST_EFFECT)), 51) / 100
         far = -np.log1p(-losses) / usual
-        chance = student_tail_3(far) if self.counts[0].sum() < FEW_COUNTED else self._counted_chance(0, far)
+        few = self.counts[0].sum() < FEW_COUNTED
+        chance = student_tail_3(far) if few else self._counted_chance(np.zeros(len(far), np.int64), far)
         enough = nights * (np.log(EXPONENT) - (1 - EXPONENT) * np.log(chance)) >= self.bound()[0]
         return float(losses[enough][0]) if enough.any() else None
 
@@ -414,30 +427,23 @@ class OverTime:
     def bound(self) -> Floats:
         """The sum at which a thing is told, per column."""
         short = 1 + SHORT / max(float(self._looks), 1.0)
-        return np.asarray(short * np.log(max(self._active(), 1) * self.columns / self.false_alarms) / self.slope)
+        return np.asarray(short * np.log(max(self._active, 1) * self.columns / self.false_alarms) / self.slope)
 
     # Parts of it ---------------------------------------------------------------------------------------------------
-
-    def _active(self) -> int:
-        newest = int(self.seen.max(initial=-1))
-        ready = self.nights.max(axis=1, initial=0) >= self.quiet
-        return int(((self.seen > newest - 30) & (self.seen >= 0) & ready).sum())
 
     def _learn_scale(self, relative: Floats, measured: Flags) -> None:
         """The scatter that all things have in common: the median distance of tonight's, averaged over the nights."""
         if not self.pooled:
             return
         usable = measured & ~self.told[:, None]
-        for test in range(self.tests):
-            far = np.abs(relative[usable[:, test], test])
+        far = np.where(usable, np.abs(relative), np.nan)
+        medians, counts = column_medians(far)
+        for test in np.flatnonzero(counts >= 2).tolist():
             n = self.scale_nights[test]
-            if len(far) < 2:
-                continue
-            if len(far) >= 6:
-                tonight = 1.4826 * float(np.median(far))
-            else:
-                usual = self.scale[test] if n >= NEW_NIGHTS else float(np.median(far))  # one of four may be broken
-                tonight = float(np.sqrt(np.mean(np.minimum(far, 3 * usual) ** 2)))
+            tonight = 1.4826 * float(medians[test])
+            if counts[test] < 6:
+                usual = self.scale[test] if n >= NEW_NIGHTS else float(medians[test])  # one of four may be broken
+                tonight = float(np.sqrt(np.mean(np.minimum(far[usable[:, test], test], 3 * usual) ** 2)))
             gain = max(1 / (n + 1), 1 / MEMORY_NIGHTS)
             kept = 0.0 if n == 0 else self.scale[test] ** 2
             self.scale[test] = np.sqrt((1 - gain) * kept + gain * max(tonight, 1e-9) ** 2)
@@ -468,44 +474,52 @@ class OverTime:
     def _chance(self, left: Floats, known: Flags) -> Floats:
         """How often a healthy thing of this level strays as far to the bad side, per entry; nan where not known."""
         chance = np.full(left.shape, np.nan)
-        count = self.nights.max(axis=1)
-        for column in range(self.columns):
-            rows = known[:, column]
-            far = -left[rows, column]
-            if not len(far):
-                continue
-            if not self.pooled:
-                chance[rows, column] = student_tail_3(far)
-                continue
-            few = self.counts[column].sum() < FEW_COUNTED
-            counted = student_tail_3(far) if few else self._counted_chance(column, far)
-            new = count[rows] < (FEWEST_NIGHTS if few else NEW_NIGHTS)
-            if new.any():
-                rank = np.argsort(np.argsort(-far, kind="stable"), kind="stable") + 1.0
-                counted = np.where(new, np.maximum(counted, rank / (len(far) + 1)), counted)
-            chance[rows, column] = counted
+        thing, column = np.nonzero(known)
+        far = -left[thing, column]
+        if not self.pooled:
+            chance[thing, column] = student_tail_3(far)
+            return chance
+        few = (self.counts.sum(axis=1) < FEW_COUNTED)[column]
+        counted = np.empty(len(far))
+        counted[few] = student_tail_3(far[few])
+        if not few.all():
+            counted[~few] = self._counted_chance(column[~few], far[~few])
+        new = self.night_count[thing] < np.where(few, FEWEST_NIGHTS, NEW_NIGHTS)
+        for one in np.unique(column[new]).tolist():
+            rows = np.flatnonzero(column == one)
+            rank = np.argsort(np.argsort(-far[rows], kind="stable"), kind="stable") + 1.0
+            counted[rows] = np.where(new[rows], np.maximum(counted[rows], rank / (len(rows) + 1)), counted[rows])
+        chance[thing, column] = counted
         return chance
 
-    def _counted_chance(self, column: int, far: Floats) -> Floats:
-        counts = self.counts[column]
-        total = counts.sum()
-        beyond = np.append(np.cumsum(counts[::-1])[::-1], 0.0)
-        place = np.clip(np.searchsorted(_EDGES, far, side="right") - 1, 0, len(counts) - 1)
+    def _counted_chance(self, column: Indices, far: Floats) -> Floats:
+        """How often things strayed as far; column: of each of `far`."""
+        counts = self.counts
+        total = counts.sum(axis=1)
+        beyond = np.zeros((len(counts), len(_EDGES)))
+        beyond[:, :-1] = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+        place = np.clip(np.searchsorted(_EDGES, far, side="right") - 1, 0, len(_EDGES) - 2)
         lower, upper = _EDGES[place], _EDGES[place + 1]
         with np.errstate(invalid="ignore"):
             share = np.where(np.isfinite(lower) & np.isfinite(upper), (upper - far) / (upper - lower), 0.5)
-        seen = beyond[place + 1] + share * counts[place]
+        seen = (beyond[column, place + 1] + share * counts[column, place]) / (total + 1)[column]
+        tails = np.array([self._tail(*of_column) for of_column in zip(counts, beyond, total.tolist(), strict=True)])
+        begin, over, excess = tails[column].T
+        fitted = over / total[column] * np.exp(-np.maximum(far - begin, 0.0) / excess)
+        chance = np.where(far > begin, np.maximum(fitted, seen), seen)
+        return np.asarray(np.clip(chance, (1 / (BEYOND * (total + 1)))[column], 1.0))
+
+    @staticmethod
+    def _tail(counts: Floats, beyond: Floats, total: float) -> tuple[float, float, float]:
+        """Where the tail of one column begins, how many values lie in it, and how far beyond its beginning on average."""
         tail = int(np.searchsorted(-beyond, -max(_TAIL_SHARE * total, min(20.0, 0.2 * total)), side="right")) - 1
         tail = min(max(tail, 1), len(counts) - 2)
-        middle = np.minimum((_EDGES[tail:-1] + np.append(_EDGES[tail + 1 : -1], _EDGES[-2])) / 2, _EDGES[-2])
-        over = max(beyond[tail], 1e-9)
-        excess = (float(np.sum(counts[tail:] * (middle - _EDGES[tail]))) + 0.5) / (over + 1.0)
-        fitted = over / total * np.exp(-np.maximum(far - _EDGES[tail], 0.0) / max(excess, 0.05))
-        chance = np.where(far > _EDGES[tail], np.maximum(fitted, seen / (total + 1)), seen / (total + 1))
-        return np.asarray(np.clip(chance, 1 / (BEYOND * (total + 1)), 1.0))
+        over = max(float(beyond[tail]), 1e-9)
+        excess = (float(np.sum(counts[tail:] * (_MIDDLES[tail:] - _EDGES[tail]))) + 0.5) / (over + 1.0)
+        return float(_EDGES[tail]), over, max(excess, 0.05)
 
     def _advance(self, night: int, chance: Floats, known: Flags, deviation: Floats) -> None:
-        judged = known & ~self.told[:, None] & (self.nights.max(axis=1) >= self.quiet)[:, None]
+        judged = known & ~self.told[:, None] & (self.night_count >= self.quiet)[:, None]
         added = np.log(EXPONENT) - (1 - EXPONENT) * np.log(np.where(judged, chance, 1.0))
         begins = judged & (self.sum <= BEGINS)
         self.start[begins] = night
@@ -580,16 +594,20 @@ class OverTime:
             np.isfinite(step), np.where(np.isfinite(self._unrest), 0.9 * self._unrest + 0.1 * step, step), self._unrest
         )
         self._score_before = np.where(measured, score, self._score_before)
-        self._lately[measured] = np.column_stack([self._lately[measured][:, 1:], score[measured]])
-        place = np.argwhere(measured & (self.nights < FIRST_LEVEL_NIGHTS))
-        self._first_level[(*place.T, self.nights[tuple(place.T)].astype(np.int64))] = score[tuple(place.T)]
-        full = measured & (self.nights == FIRST_LEVEL_NIGHTS - 1)
-        self._first_median[full] = np.median(self._first_level[full], axis=-1)
+        entry, number = np.nonzero(measured), self.nights[measured].astype(np.int64)
+        self._lately[(*entry, number % DRIFT_NIGHTS)] = score[measured]  # in place of the oldest
+        early = measured & (self.nights < FIRST_LEVEL_NIGHTS)
+        if early.any():
+            self._first_level[(*np.nonzero(early), self.nights[early].astype(np.int64))] = score[early]
+            full = early & (self.nights == FIRST_LEVEL_NIGHTS - 1)
+            self._first_median[full] = np.median(self._first_level[full], axis=-1)
         old = rows & (self.nights >= FIRST_LEVEL_NIGHTS + DRIFT_NIGHTS).any(axis=1)
         if not old.any():
             return
         drift = np.full(score.shape, np.nan)
-        drift[old] = np.median(self._lately[old], axis=-1) - self._first_median[old]
+        lately = np.sort(self._lately[old], axis=-1)  # nan last; np.median takes four times as long for so few values each
+        middle = (lately[..., (DRIFT_NIGHTS - 1) // 2] + lately[..., DRIFT_NIGHTS // 2]) / 2
+        drift[old] = np.where(np.isnan(lately[..., -1]), np.nan, middle) - self._first_median[old]
         with np.errstate(invalid="ignore"):
             error = 0.886 * self._unrest * 1.2533 * np.sqrt(1 / FIRST_LEVEL_NIGHTS + 1 / DRIFT_NIGHTS)
             self.drift[old] = drift[old]
@@ -616,7 +634,7 @@ class OverTime:
 
         Their level is soon learned from the lower nights. Four nights raise a suspicion, eight or sixteen tell it.
         """
-        count = self.nights.max(axis=1).astype(np.int64)
+        count = self.night_count.astype(np.int64)
         self._fell = {thing: found for thing, found in self._fell.items() if self.seen[thing] != night}
         due = (count >= START_NIGHTS[0]) & (count <= START_NIGHTS[2]) & (self.seen == night) & ~self.told
         for thing in np.flatnonzero(due).tolist():
@@ -687,7 +705,7 @@ class OverTime:
         shift = self.gathered / np.maximum(self.gathered_nights, 1)
         part = np.where(self.carry > STICKS, DOUBT, LEARNS) if self.pooled else LEARNS
         doubted = ((self.sum > part * self.bound()).any(axis=1) & (shift < -SMALLEST_EFFECT).any(axis=1)) | self.told
-        settled = self.nights.max(axis=1) >= max(self.quiet, 1)
+        settled = self.night_count >= max(self.quiet, 1)
         return np.asarray(~(doubted & settled))
 
     def _learn_level(self, deviation: Floats, spread: Floats, rows: Flags, was_good: Flags | None) -> None:
@@ -698,35 +716,36 @@ class OverTime:
                 del past[:-MEMORY_NIGHTS]
                 self.level[thing, test] = float(np.median(past))
             return
-        learned = np.isfinite(self._first).sum(axis=-1)
-        new = rows & (learned < FIRST_NIGHTS)
+        old = self._learned >= FIRST_NIGHTS
+        new = rows & ~old
         with np.errstate(invalid="ignore"):
             # what was as good as its peers, and is not tonight, may be broken: that is no level
             far_from_peers = (self.level + deviation < CLEAR) & (deviation < -FAR * spread)
         new &= ~(far_from_peers & (False if was_good is None else was_good))
-        for test in range(self.tests):
-            things = np.flatnonzero(new[:, test])
-            count = learned[things, test]
-            self._first[things, test, count] = self.level[things, test] + deviation[things, test]
-            ordered = np.sort(self._first[things, test], axis=1)
-            place = np.arange(len(things))
+        thing, test = np.nonzero(new)
+        if len(thing):
+            count = self._learned[thing, test]
+            self._first[thing, test, count] = self.level[thing, test] + deviation[thing, test]
+            self._learned[thing, test] += 1
+            ordered = np.sort(self._first[thing, test], axis=1)
+            place = np.arange(len(thing))
             # of two values the better one, and half of one: a first night that was a dip is no level
             middle = (ordered[place, (count + 1) // 2] + ordered[place, np.maximum((count + 1) // 2, (count + 2) // 2 - 1)]) / 2
-            self.level[things, test] = np.where(count == 0, middle / 2, middle)
-        rows = rows & (learned >= FIRST_NIGHTS)
+            self.level[thing, test] = np.where(count == 0, middle / 2, middle)
+        rows = rows & old
         gain = 1 / (np.minimum(self.nights, MEMORY_NIGHTS) + 1)
         reach = 2.5 * spread
         self.level += np.where(rows, gain * np.clip(np.where(rows, deviation, 0.0), -reach, reach), 0.0)
 
     def was_good(self) -> Flags:
         """Things that some night saw, and whose level so far is that of their peers, shape (things, tests)."""
-        return np.asarray(np.isfinite(self._first).any(axis=-1) & (self.level > -SMALLEST_EFFECT))
+        return np.asarray((self._learned > 0) & (self.level > -SMALLEST_EFFECT))
 
     def _learn_counts(self, left: Floats, known: Flags) -> None:
         """Count what was seen some nights ago, but for things that are in doubt by now, or still as far away."""
         if not self.pooled:
             return
-        self._waiting.append(np.where(known & (self.nights.max(axis=1) >= 1)[:, None], left, np.nan))
+        self._waiting.append(np.where(known & (self.night_count >= 1)[:, None], left, np.nan))
         if len(self._waiting) <= COUNT_DELAY:
             return
         ripe = self._waiting.pop(0)
@@ -734,11 +753,11 @@ class OverTime:
             lasting = ((ripe < -3) & (left < -3)).any(axis=1)
         kept = ~((self.sum > DOUBT * self.bound()).any(axis=1) | self.told | lasting)
         self.counts *= 1 - 1 / COUNT_NIGHTS
-        for column in range(self.columns):
-            far = -ripe[kept, column]
-            far = far[np.isfinite(far)]
-            place = np.clip(np.searchsorted(_EDGES, far, side="right") - 1, 0, len(_EDGES) - 2)
-            self.counts[column] += np.bincount(place, minlength=len(_EDGES) - 1)
+        far = -ripe[kept]
+        found = np.isfinite(far)
+        place = np.clip(np.searchsorted(_EDGES, far[found], side="right") - 1, 0, len(_EDGES) - 2)
+        entry = np.nonzero(found)[1] * (len(_EDGES) - 1) + place
+        self.counts += np.bincount(entry, minlength=self.counts.size).reshape(self.counts.shape)
 
     def _learn_carry(self, z: Floats, known: Flags) -> None:
         both = known & np.isfinite(self.before)
@@ -750,7 +769,7 @@ class OverTime:
 
     def _learn_own(self, left: Floats, known: Flags) -> None:
         """Each thing's own scatter relative to its level's, drawn to 1 while it has few nights."""
-        count = np.minimum(self.nights.max(axis=1), MEMORY_NIGHTS)[:, None]
+        count = np.minimum(self.night_count, MEMORY_NIGHTS)[:, None]
         weight = 1 / (count + (15 if self.pooled else 3))
         squares = np.minimum(np.where(known, left, 0) ** 2, 9.0)
         grown = self.own * np.sqrt(1 - weight + weight * squares)
@@ -758,7 +777,7 @@ class OverTime:
 
     def _learn_tail(self, known: Flags) -> None:
         """How fast large sums become rare, by how many that pass 3 also pass 5: never trusted to be faster than e^-S."""
-        settled = known & (~self.told & (self.nights.max(axis=1) >= SETTLED))[:, None]
+        settled = known & (~self.told & (self.night_count >= SETTLED))[:, None]
         passed = [(settled & (self.sum > bound) & (self._last <= bound)).sum(axis=0) for bound in (3, 5)]
         self._last = self.sum.copy()
         self._above = self._above * (1 - 1 / COUNT_NIGHTS) + np.stack(passed)

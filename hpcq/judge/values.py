@@ -171,7 +171,7 @@ def by_night(values: Values) -> Jobs:
     night, test, client, server, value = night[rows], test[rows], client[rows], server[rows], value[rows]
 
     job_key = ((night * looks + look) * node_count + client) * node_count + (server + 1)
-    order = np.lexsort((value, test, job_key)) if len(night) else np.zeros(0, np.int64)
+    order = np.argsort(job_key * test_count + test)
     job_key, test, value = job_key[order], test[order], value[order]
     cell_starts = _starts(job_key * test_count + test)
     medians, measured, rows = _medians(value, cell_starts)
@@ -218,6 +218,18 @@ def alone(server: Indices) -> Flags:
     return np.asarray(server == NOBODY)
 
 
+def column_medians(values: Floats) -> tuple[Floats, Indices]:
+    """The median of each column of `values`, shape (rows, columns), nan where it has none; and how many values it has.
+
+    np.median takes longer to be called for each column than all of them take to be sorted.
+    """
+    counts = np.asarray((~np.isnan(values)).sum(axis=0))
+    if not len(values):
+        return np.full(len(counts), np.nan), counts
+    ordered, column, last = np.sort(values, axis=0), np.arange(len(counts)), np.maximum(counts - 1, 0)
+    return (ordered[last // 2, column] + ordered[(last + 1) // 2, column]) / 2, counts
+
+
 def _starts(keys: Indices) -> Indices:
     """Where a new key begins in sorted keys."""
     if not len(keys):
@@ -226,10 +238,18 @@ def _starts(keys: Indices) -> Indices:
 
 
 def _medians(value: Floats, starts: Indices) -> tuple[Floats, Indices, Indices]:
-    """Median of each stretch (sorted, nan last), how many values it has, and how many rows."""
+    """Median of each stretch without its nan, how many values it has, and how many rows."""
     rows = np.diff(np.append(starts, len(value)))
     if not len(starts):
         return np.zeros(0), rows, rows
     measured = np.add.reduceat(np.isfinite(value).astype(np.int64), starts)
-    last = np.maximum(measured - 1, 0)
-    return (value[starts + last // 2] + value[starts + (last + 1) // 2]) / 2, measured, rows
+    # of one or two values, as most stretches have, it lies between the smallest and the largest: only others are sorted
+    medians = (np.fmin.reduceat(value, starts) + np.fmax.reduceat(value, starts)) / 2
+    many = measured > 2
+    if many.any():
+        its = np.repeat(many, rows)
+        stretch, ordered = np.repeat(np.arange(len(starts)), rows)[its], value[its]
+        ordered = ordered[np.lexsort((ordered, stretch))]
+        first, last = np.cumsum(rows[many]) - rows[many], measured[many] - 1
+        medians[many] = (ordered[first + last // 2] + ordered[first + (last + 1) // 2]) / 2
+    return medians, measured, rows
