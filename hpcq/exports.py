@@ -153,8 +153,7 @@ def rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]
     """The results of the selection as rows of COLUMNS, with every metric; read from the database one by one."""
     from hpcq.store.query import metric_rows
 
-    for row in metric_rows(database, selection):
-        yield {name: row[name] for name in COLUMNS}
+    return metric_rows(database, selection)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -586,16 +585,33 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """A head, then one line per row, as in RFC 4180. Text that a spreadsheet would run gets a leading quote."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    cells, lines, size = _Cells(), [",".join(COLUMNS)], 0
     for row in rows:
-        writer.writerow([_cell(row[name]) for name in COLUMNS])
-        if buffer.tell() > 1 << 16:
-            yield buffer.getvalue()
-            buffer.seek(0)
-            buffer.truncate()
-    yield buffer.getvalue()
+        values = [row[name] for name in COLUMNS]
+        line = ",".join(
+            ["" if one is None else cells[one] if type(one) is str else repr(one) for one in values]  # as csv writes numbers
+        )
+        lines.append(line)
+        size += len(line)
+        if size > 1 << 16:
+            yield "\r\n".join([*lines, ""])
+            lines, size = [], 0
+    if lines:
+        yield "\r\n".join([*lines, ""])
+
+
+class _Cells(dict[str, str]):
+    """Texts as cells of CSV. A table repeats the same few a million times: these are made once."""
+
+    _KEPT_MAX = 20_000
+
+    def __missing__(self, text: str) -> str:
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\r\n").writerow([_cell(text), ""])
+        cell = buffer.getvalue().removesuffix(",\r\n")
+        if len(self) < self._KEPT_MAX:
+            self[text] = cell
+        return cell
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -605,10 +621,8 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield json.dumps(whole, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, str) and (value.startswith(("\t", "\r")) or value.lstrip().startswith(_FORMULA)):
-        return f"'{value}"
-    return "" if value is None else value
+def _cell(value: str) -> str:
+    return f"'{value}" if value.startswith(("\t", "\r")) or value.lstrip().startswith(_FORMULA) else value
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, database_option, json_option, runs_option
-from hpcq.cli.output import Column, check_target, print_json, print_rows, print_words
+from hpcq.cli.output import Column, check_target, print_json, print_rows, print_words, says_that_it_works
 from hpcq.cli.results import RUN_COLUMNS
 from hpcq.errors import Exit, UserError
 
@@ -26,6 +26,7 @@ def db() -> None:
 @db.command()
 @database_option
 @json_option
+@says_that_it_works
 def check(database: Path, as_json: bool) -> int:
     """Check that the database is sound and that every planned result is accounted for. Exit code 1 when not.
 

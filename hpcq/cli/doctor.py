@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
-from hpcq.cli.output import print_json, print_words
+from hpcq.cli.output import print_json, print_words, says_that_it_works
 from hpcq.errors import Exit
 from hpcq.units import count_of
 
@@ -23,6 +23,7 @@ _MARKS = {"ok": "ok  ", "note": "note", "open": "OPEN", "bad": "BAD "}
 @runs_option
 @clusters_option
 @json_option
+@says_that_it_works
 def doctor(reach: bool, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Report what is wrong with this installation, its schedules, runs and database, and what to type.
 

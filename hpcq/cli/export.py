@@ -13,7 +13,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import FILTERS, chosen_results, database_option, filter_options, refuse_beside, since_option
-from hpcq.cli.output import write_out
+from hpcq.cli.output import says_that_it_works, write_out
 from hpcq.errors import Exit, UserError
 from hpcq.exports import DASHBOARDS, OWN_FORMATS, SUMMARIES, TABLES, exporter
 from hpcq.plugins import EXPORTERS, plugins
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @since_option(help_text="Tables: all runs in this stretch of time, instead of one run")
 @filter_options
 @database_option
+@says_that_it_works
 def export(  # noqa: PLR0917 - Click passes by name
     run: str | None,
     kind: str,

@@ -18,7 +18,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, as_mapping, print_json, print_rows, print_words, sparkline
+from hpcq.cli.output import Column, as_mapping, print_json, print_rows, print_words, says_that_it_works, sparkline
 from hpcq.cli.regressions import pairs_json, print_change, print_pairs, whole_stretch
 from hpcq.errors import Exit, UserError
 
@@ -69,6 +69,7 @@ _USED = {"SERIES": {"name", "since", "metric", "last"}, "the list of series": {"
 @filter_options
 @database_option
 @json_option
+@says_that_it_works
 def history(  # noqa: PLR0917 - Click passes by name
     name: str | None, since: str | None, last: int | None, wanted: Selection, database: Path, as_json: bool
 ) -> int:

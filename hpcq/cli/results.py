@@ -26,7 +26,7 @@ from hpcq.cli.options import (
     since_option,
     stretch,
 )
-from hpcq.cli.output import Column, as_mapping, outcome_style, print_json, print_rows, print_words
+from hpcq.cli.output import Column, as_mapping, outcome_style, print_json, print_rows, print_words, says_that_it_works
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -475,6 +475,7 @@ RUN_COLUMNS = (
 @click.option("--toolchains", is_flag=True, help="Compare toolchains, and say whether they differ beyond noise.")
 @database_option
 @json_option
+@says_that_it_works
 def results(  # noqa: PLR0917 - Click passes by name
     run: str | None,
     wanted: Selection,

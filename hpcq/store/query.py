@@ -780,8 +780,12 @@ def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str
         " AND (:metric IS NULL OR n.name = :metric OR m.result_id IS NULL)"
         " ORDER BY v.run, v.cluster, v.job, v.test_no, v.repetition_no, n.position_no"
     )
-    for row in database.execute(query, values | {"metric": selection.metric}):
-        yield dict(row)
+    cursor = database.cursor()
+    cursor.row_factory = None
+    rows = cursor.execute(query, values | {"metric": selection.metric})
+    names = [column[0] for column in rows.description]
+    for row in rows:
+        yield dict(zip(names, row, strict=True))
 
 
 def finding_rows(database: Connection, selection: Selection) -> list[dict[str, Any]]:

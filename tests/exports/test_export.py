@@ -107,6 +107,18 @@ def test_text_that_a_spreadsheet_would_run_is_quoted(formula: str) -> None:
     assert (read[COLUMNS.index("client")], read[COLUMNS.index("value")]) == ("n1\nn2", "-1.5")
 
 
+def test_csv_is_what_the_csv_module_writes() -> None:
+    from hpcq.exports import csv_lines
+
+    texts = ["", " ", "a,b", 'say "no"', "n1\nn2", "n1\r\nn2", "n1\rn2", "\u00e4", "1e5", "'", '""', "{}", '{"a": 1}']
+    numbers: list[object] = [0, -1, 10**18, 0.1, 1e-9, 1e300, -0.0, 2.0, None]
+    rows = [dict.fromkeys(COLUMNS, text) | {"value": number} for text in texts for number in numbers]
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\r\n")
+    writer.writerows([COLUMNS, *([row[name] for name in COLUMNS] for row in rows)])
+    assert "".join(csv_lines(rows)) == written.getvalue()
+
+
 @pytest.mark.promise("No word from elsewhere costs a collector the Prometheus file, nor a CI system the JUnit file.")
 def test_words_of_nodes_leave_the_files_readable(whole: Path) -> None:
     """Of `\\` in a label Prometheus takes `\\\\`, `\\"` and `\\n` only; XML has no U+FFFE."""

@@ -15,11 +15,14 @@ import sys
 import termios
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from hpcq.cli import output
 from hpcq.cli.campaigns import _ended_lines, progress_bar
+from hpcq.cli.main import hpcq as verbs
 from hpcq.cli.output import Column, fitted, says_that_it_works, sparkline, wrapped
 from hpcq.runner.live import ClusterStatus, Watch
 from tests import REPOSITORY
@@ -280,6 +283,30 @@ def test_a_verb_that_takes_its_time_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     assert (verb("a pipe"), said.getvalue()) == (3, "")
     monkeypatch.setattr(said, "isatty", lambda: True)
     assert verb("still reading and judging, since 0 s") == 3
+
+
+@pytest.mark.parametrize(
+    "words", ["blame", "compare", "doctor", "export", "history", "nodes", "regressions", "results", "runs"]
+)
+def test_verbs_that_may_read_a_million_results_say_that_they_work(words: str) -> None:
+    with click.Context(verbs) as context:
+        found = verbs.get_command(context, words)
+    assert found is not None
+    assert _is_patient(found.callback)
+
+
+def test_the_check_of_a_database_says_that_it_works() -> None:
+    from hpcq.cli.db import check
+
+    assert _is_patient(check.callback)
+
+
+def _is_patient(function: Any) -> bool:
+    chain = []
+    while function is not None:
+        chain.append(function.__code__.co_name)
+        function = getattr(function, "__wrapped__", None)
+    return "patient" in chain
 
 
 def test_a_history_in_one_line() -> None:
