@@ -10,6 +10,8 @@ colour-blind people can tell apart; lines differ by marker and dashes too.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
 import textwrap
 from collections.abc import Sequence
@@ -212,6 +214,15 @@ def _heatmap(figure: Any, chart: Any, matrix: Matrix) -> None:
         marks.append(Patch(facecolor="white", edgecolor="#59636e", hatch="////", label="planned, not measured"))
     if marks:
         chart.legend(handles=marks, frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.3)
+
+
+def _load() -> None:
+    """Import matplotlib away from the present folder: it obeys a file matplotlibrc there, whoever put it."""
+    with contextlib.suppress(ImportError, OSError), contextlib.chdir("/"):  # a folder that is gone holds no such file
+        importlib.import_module("matplotlib")
+
+
+_load()
 
 
 def _charts(count: int, title: str, width: float = _WIDTH, height: float = _HEIGHT) -> tuple[Any, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -115,6 +116,21 @@ def test_nothing_measured_is_told_and_nothing_is_written(
 def test_what_plot_refuses(words: tuple[str, ...], said: str, sizes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hpcq(["plot", *words, "--db", str(sizes)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.promise("No settings of matplotlib in the present folder are obeyed: anybody may have put them there.")
+@pytest.mark.parametrize("kind", ["pipe", "settings"])
+def test_settings_in_the_present_folder_are_not_obeyed(sizes: Path, tmp_path: Path, kind: str) -> None:
+    """By them LaTeX would be started, with words of whoever wrote them."""
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "matplotlibrc")
+    else:
+        (tmp_path / "matplotlibrc").write_text("text.usetex: True\ntext.latex.preamble: \\input{/etc/hostname}\n")
+    words = ["plot", "curve", "--db", str(sizes), "-o", "x.svg"]
+    command = [sys.executable, "-P", "-m", "hpcq", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "TCP stream" in (tmp_path / "x.svg").read_text()
 
 
 def test_without_matplotlib_the_extra_is_named(sizes: Path, tmp_path: Path) -> None:

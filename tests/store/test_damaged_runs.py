@@ -16,6 +16,7 @@ import pytest
 from hpcq.errors import StoreError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.rules import VERSION
+from hpcq.run_folder.paths import RunFolder
 from hpcq.store.keep.check_and_prune import rejudge
 from hpcq.store.load import cluster
 from hpcq.store.load.cluster import load_run
@@ -75,6 +76,22 @@ def test_what_is_no_file_is_not_waited_for(builder: RunBuilder, database: Path, 
     load(database, builder)
     [found] = reasons(database, "failed")
     assert found.startswith("no result line; exit code 4")
+
+
+@pytest.mark.promise("A link in place of a run's campaign or cluster file puts no other file into the database.")
+def test_no_link_of_a_run_puts_another_file_into_the_database(builder: RunBuilder, database: Path, tmp_path: Path) -> None:
+    """Who loads a run of somebody else gives the database to others, and his own keys with it."""
+    key = tmp_path / "id_ed25519"
+    key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    builder.attempt("j00001", 1)
+    run = RunFolder(builder.path)
+    for path in (run.campaign_yaml, run.cluster_yaml("alpha")):
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(key)
+    load(database, builder)
+    assert ask(database, "SELECT count(*) FROM result") != [0]
+    assert ask(database, "SELECT text FROM document") == []
 
 
 @pytest.mark.promise("Where a node's clock cannot be right, the driver's clock orders its results, and each of them says so.")
