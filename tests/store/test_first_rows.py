@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from hpcq.cli.main import run as hpcq
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.cluster import load_run
+from hpcq.store.read.toolchains import toolchain_rows
 from hpcq.store.selection import Selection
 from tests.store.run_folders import RunBuilder
 
@@ -79,3 +82,17 @@ def test_the_table_says_how_many_rows_there_are(two_clusters: tuple[Path, str], 
     told = capsys.readouterr()
     assert told.out.splitlines() == whole[:4]
     assert f"the first 3 of {len(whole) - 1} rows" in told.err
+
+
+def test_a_run_of_one_toolchain_is_not_read_for_its_toolchains(two_clusters: tuple[Path, str]) -> None:
+    path, run = two_clusters
+    with reading(path) as database:
+
+        def steps(ask: Callable[[], object]) -> int:
+            count = itertools.count()
+            database.set_progress_handler(lambda: next(count) < 0, 10)
+            assert not ask()
+            return next(count)
+
+        every = steps(lambda: database.execute("SELECT 1 FROM v_metrics WHERE run = ? AND value < 0", (run,)).fetchall())
+        assert steps(lambda: toolchain_rows(database, run)) < every / 2

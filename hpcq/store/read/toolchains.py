@@ -35,8 +35,16 @@ _VALUES = """
 SELECT v.cluster, v.kernel, v.message_bytes, v.parameters, v.toolchain, v.job, m.metric, m.value, m.unit, v.disturbed
 FROM v_results v JOIN v_metrics m ON m.result_id = v.result_id JOIN result r ON r.result_id = v.result_id
 WHERE v.run = ? AND v.outcome = 'measured' AND (m.metric LIKE '%\\_p50\\_ns' ESCAPE '\\' OR m.metric = 'throughput_bps')
-    AND m.metric NOT LIKE '%rank%'
+    AND m.metric NOT LIKE '%rank%' AND r.parameter_set_id IN ({sets})
 ORDER BY r.test_no, v.result_id
+"""
+#: The tests of a run that have several toolchains: mostly none of them. The values of the others are not read.
+_SEVERAL = """
+SELECT x.parameter_set_id FROM run r JOIN run_cluster rc ON rc.run_id = r.run_id
+JOIN job j ON j.run_cluster_id = rc.run_cluster_id JOIN result x ON x.job_id = j.job_id
+JOIN series s ON s.series_id = x.series_id
+WHERE r.name = ? AND x.final = 1 AND x.outcome = 'measured'
+GROUP BY x.parameter_set_id HAVING min(s.toolchain) <> max(s.toolchain)
 """
 
 
@@ -71,7 +79,8 @@ def toolchain_rows(database: Connection, run: str) -> list[ToolchainRow]:
     """The tests of a run that ran with two toolchains or more, by kernel and size; empty if none did."""
     tests: dict[tuple[str, ...], dict[str, _Jobs]] = {}
     units: dict[str, str] = {}
-    for row in database.execute(_VALUES, (run,)):
+    sets = ", ".join(str(int(row[0])) for row in database.execute(_SEVERAL, (run,)))
+    for row in database.execute(_VALUES.format(sets=sets), (run,)):
         key = (row["cluster"], row["kernel"], row["metric"], row["parameters"])
         tests.setdefault(key, {}).setdefault(row["toolchain"], {}).setdefault(row["job"], ([], []))[row["disturbed"]].append(
             row["value"]
