@@ -15,8 +15,9 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -216,13 +217,40 @@ def _read(path: Path, offset_bytes: int = 0) -> tuple[list[Event], int]:
         if event is None:
             if line_no == len(lines):
                 break
-            raise StoreError(
-                f"{path}:{line_no}: not a journal event: {line[:60].decode(errors='backslashreplace').strip()!r}",
-                "the file was changed by something else; restore this line or move the run folder away",
-            )
+            shown = line[:60].decode(errors="backslashreplace").strip()
+            raise StoreError(f"{path}:{line_no}: not a journal event: {shown!r}", _CHANGED)
+        if complaint := next(_complaints(event), None):
+            raise StoreError(f"{path}:{line_no}: {complaint}", _CHANGED)
         events.append(event)
         size_bytes += len(line)
     return events, size_bytes
+
+
+_CHANGED = "the file was changed by something else; restore this line or move the run folder away"
+#: What the fields that several events share must be, where an event has them.
+_TEXTS = ("event", "tag", "job", "scheduler_job_id", "outcome", "state", "message", "side", "cluster")
+_JOB = re.compile(r"[a-z]\d{1,9}", re.ASCII)
+
+
+def _complaints(event: Event) -> Iterator[str]:
+    """Say which fields of an event cannot be what hpcq wrote: FIELD: FOUND: what it must be."""
+    for name in _TEXTS:
+        if name in event and not isinstance(event[name], str):
+            yield f"{name}: {str(event[name])[:60]}: must be a text"
+    if utc_or_none(event["utc"]) is None:
+        yield f"utc: {str(event['utc'])[:60]}: must be a time like 2026-11-21T02:00:00Z"
+    if event["event"] == EventName.ATTEMPT:
+        jobs, number, nodes = [event.get("job", ""), *(event.get("pairs") or ())], event.get("attempt_no"), event.get("nodes")
+        if not all(isinstance(one, str) and _JOB.fullmatch(one) for one in jobs):
+            yield f"job: {str(jobs)[:60]}: must be a job like j00001"
+        if type(number) is not int or not 0 < number < 10**9:
+            yield f"attempt_no: {str(number)[:60]}: must be a whole number from 1"
+    else:
+        nodes = event["nodes"] if event["event"] == EventName.ENDED and event.get("nodes") else []
+    if not isinstance(nodes, list) or not all(isinstance(one, str) for one in nodes):
+        yield f"nodes: {str(nodes)[:60]}: must be names"
+    if event["event"] == EventName.ENDED and event.get("outcome") not in ATTEMPT_OUTCOMES:
+        yield f"outcome: {str(event.get('outcome'))[:60]}: must be one of {', '.join(sorted(ATTEMPT_OUTCOMES))}"
 
 
 def _event(line: bytes) -> Event | None:

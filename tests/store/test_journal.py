@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,37 @@ def test_a_torn_last_line_is_cut_off(path: Path, torn: bytes) -> None:
     with Journal(path) as journal:
         journal.append("closed")
     assert [event["event"] for event in read_journal(path)] == ["opened", "closed"]
+
+
+@pytest.mark.promise("An event of the journal with a value that hpcq cannot have written is an error with line and field.")
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"utc": True}, "utc: True: must be a time"),
+        ({"utc": "2026-99-99T00:00:00Z"}, "utc: 2026-99-99"),
+        ({"tag": {}}, "tag: {}: must be a text"),
+        ({"job": "j\n"}, "job: "),
+        ({"job": [1]}, "job: [1]: must be a text"),
+        ({"pairs": [None]}, "job: ['j00001', None]: must be a job like j00001"),
+        ({"attempt_no": 10**400}, "attempt_no: 1000"),
+        ({"attempt_no": "1"}, "attempt_no: 1: must be a whole number"),
+        ({"nodes": [{}]}, "nodes: [{}]: must be names"),
+        ({"event": "ended", "outcome": "fine"}, "outcome: fine: must be one of"),
+        ({"event": []}, "event: []: must be a text"),
+    ],
+)
+def test_a_value_that_hpcq_cannot_have_written(path: Path, changed: dict[str, object], said: str) -> None:
+    event = {"event": "attempt", "job": "j00001", "attempt_no": 1, "tag": "t", "nodes": ["n1"], "outcome": "lost", "reason": ""}
+    with Journal(path) as journal:
+        journal.append("opened")
+    whole = {"utc": "2026-11-21T02:00:00.000000Z", **event}
+    with path.open("a") as file:
+        file.write(json.dumps(whole) + "\n")
+    assert len(read_journal(path)) == 2
+    with path.open("a") as file:
+        file.write(json.dumps(whole | changed) + "\n")
+    with pytest.raises(StoreError, match=re.escape(f"{path}:3: {said}")):
+        read_journal(path)
 
 
 @pytest.mark.promise("A damaged line in the middle of the journal is an error.")
