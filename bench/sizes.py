@@ -45,11 +45,11 @@ VERBS: dict[str, tuple[float, float] | None] = {
     "compare latest 30d": (2.0, 5.0),
     "report survey --to {folder}/page.html": (3.0, 3.0),
     "export survey --format csv --to {folder}/survey.csv": None,
-    "export survey --format prometheus --to {folder}/survey.prom": None,
-    "db check": None,
+    "export survey --format prometheus --to {folder}/survey.prom": (3.0, 15.0),
+    "db check": (2.0, 12.0),
 }
 #: Verbs that are a list, the second time.
-_LISTS = ("nodes", "runs")
+_LISTS = ("nodes", "runs", "doctor")
 _FLOOR = (
     "SELECT count(*), avg(m.value) FROM result x JOIN series s ON s.series_id = x.series_id"
     " JOIN kernel k ON k.kernel_id = s.kernel_id"

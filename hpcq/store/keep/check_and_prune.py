@@ -127,11 +127,10 @@ def _checks(database: Connection, path: Path) -> Iterator[Checked]:
         else "every measured result has values or a roll-up"
     )
     yield Checked("values", not bare, words)
-    unread = [
-        number
-        for number, block, size in database.execute("SELECT result_id, block, json_bytes FROM evidence")
-        if not readable(block, size)
-    ]
+    blocks = database.cursor()
+    blocks.row_factory = None
+    blocks.execute("SELECT result_id, block, json_bytes FROM evidence")
+    unread = [number for number, block, size in blocks if not readable(block, size)]
     words = (
         f"the evidence of {len(unread)} results cannot be read, such as that of result {unread[0]}"
         if unread
