@@ -175,10 +175,10 @@ def _history(path: Path) -> float:
     """Seconds from opening the file to points and changes of one series."""
     start = time.perf_counter()
     with reading(path) as database:
-        row = find_series(database, "51")
+        found = find_series(database, "51")
         metrics = metrics_of(database, None)
-        timeline(database, row.series_id, metrics[row.kernel], Window("all"))
-        searched(database, [row], metrics, "", Window("all"))
+        timeline(database, found[0].series_id, metrics[found[0].kernel], Window("all"))
+        searched(database, found, metrics, "", Window("all"))
     return time.perf_counter() - start
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from hpcq import nodelist
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
-from hpcq.store.history import MetricRow, SeriesRow
+from hpcq.store.history import MetricRow, SeriesRow, SeriesRows
 from hpcq.store.read.evidence_queries import PASSING_GROUPS
 from hpcq.units import parse_utc
 from hpcq.verdict.levels import Level
@@ -265,10 +265,10 @@ class Judged:
 
     changes: list[Changed]
     judged_ids: frozenset[int]
-    too_few: tuple[SeriesRow, ...] = ()
-    missing: tuple[SeriesRow, ...] = ()
-    idle: tuple[SeriesRow, ...] = ()
-    disturbed: tuple[SeriesRow, ...] = ()
+    too_few: SeriesRows
+    missing: SeriesRows
+    idle: SeriesRows
+    disturbed: SeriesRows
 
     @property
     def judged_count(self) -> int:
@@ -288,7 +288,7 @@ class Judged:
     @property
     def one_sided_count(self) -> int:
         """Those of them that have points in the other stretch: they are compared with nothing, and INCONCLUSIVE."""
-        return len({row.series_id for row in (*self.missing, *self.idle)} & {one.row.series_id for one in self.changes})
+        return len({one.row.series_id for one in self.changes} & (self.missing.ids | self.idle.ids))
 
     @property
     def disturbed_count(self) -> int:
@@ -326,16 +326,16 @@ def tally_of(
     fine: series (by series_id) that pass with their nodes, also where they have few values of their own. failed: those that
     fail a gate. degraded: those that are it with a thing that is told.
     """
-    too_few = {row.series_id for row in judged.too_few}
+    too_few = judged.too_few.ids
     with_told = set(degraded) & (judged.judged_ids | too_few)
     directions: dict[int, set[str]] = {one: {"worse"} for one in with_told} | {one: {"gone"} for one in failed}
     for one in worse:
         directions.setdefault(one.row.series_id, set()).add(one.level.direction)
     verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
     open_ones = (too_few | set(unclear)) - directions.keys() - set(fine)
-    beside_work = {row.series_id for row in judged.disturbed} - open_ones
+    beside_work = judged.disturbed.ids - open_ones
     verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + len(beside_work))
-    verdicts += [Verdict.NOT_COVERED] * len({row.series_id for row in judged.missing} - open_ones)
+    verdicts += [Verdict.NOT_COVERED] * len(judged.missing.ids - open_ones)
     return Tally.of(verdicts + [Verdict.PASS] * len((judged.judged_ids | too_few) - directions.keys() - open_ones))
 
 

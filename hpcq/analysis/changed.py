@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,10 @@ from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter, job_scatters, pooled_scatter
 from hpcq.statistics.comparison import smallest_move
 from hpcq.store.database import Connection, transaction, writing
-from hpcq.store.history import COUNTS, MetricRow, SeriesRow, metric_in
+from hpcq.store.history import MetricRow, SeriesRow, SeriesRows, metric_in
 from hpcq.store.keep.annotations import Author, add_state
 from hpcq.store.query import median
-from hpcq.store.selection import AT_UTC, RESULTS, Window, within
+from hpcq.store.selection import AT_UTC, COUNTS, RESULTS, Window, within
 from hpcq.units import utc_now
 from hpcq.verdict.levels import GONE, JUDGED_POINTS_MIN, LASTING_COUNT, Level, Sides, judge_boundary, judge_search
 
@@ -117,18 +117,9 @@ class Tracks:
         return seen[self.begins[1:]] > seen[self.begins[:-1]]
 
 
-class OfKernel(Protocol):
-    """A series, and the kernel that says which metric is meant."""
-
-    @property
-    def series_id(self) -> int: ...
-    @property
-    def kernel(self) -> str: ...
-
-
 def tracks(
     database: Connection,
-    rows: Sequence[OfKernel],
+    rows: SeriesRows,
     metrics: Mapping[str, MetricRow],
     window: Window,
     *,
@@ -136,13 +127,12 @@ def tracks(
     facts: Sequence[tuple[str, str]] = (),
 ) -> list[SeriesPoints]:
     """The points of these series in the window; series without points are left out. boundary: a moment."""
-    wanted = {row.series_id for row in rows if row.kernel in metrics}
-    return tracks_of(database, wanted, metrics, window, boundary=boundary, facts=facts).all()
+    return tracks_of(database, rows.of_kernels(metrics).series_id, metrics, window, boundary=boundary, facts=facts).all()
 
 
 def tracks_of(
     database: Connection,
-    wanted: Collection[int],
+    wanted: NDArray[np.int64],
     metrics: Mapping[str, MetricRow],
     window: Window,
     *,
@@ -156,11 +146,11 @@ def tracks_of(
 
 
 def tracks_by_window(
-    database: Connection, rows: Sequence[OfKernel], metrics: Mapping[str, MetricRow], windows: Sequence[Window]
+    database: Connection, rows: SeriesRows, metrics: Mapping[str, MetricRow], windows: Sequence[Window]
 ) -> list[Tracks]:
     """The points of these series in each of up to seven windows, which may overlap: one pass over the database for all."""
-    wanted = {row.series_id for row in rows if row.kernel in metrics}
-    if not wanted:
+    wanted = rows.of_kernels(metrics).series_id
+    if not len(wanted):
         return [_grouped(np.zeros(0, _ROW)) for _ in windows]
     conditions, bound = [], dict[str, Any]()
     for number, window in enumerate(windows):
@@ -192,7 +182,7 @@ def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str
 
 def _fetch(
     database: Connection,
-    wanted: Collection[int],
+    wanted: NDArray[np.int64],
     metrics: Mapping[str, MetricRow],
     condition: str,
     *,
@@ -221,13 +211,13 @@ def _fetch(
     found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
     if len(wanted) <= _ONE_BY_ONE:
         query = f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {clean} AND {condition} ORDER BY x.started_utc"
-        for series in sorted(wanted):
+        for series in np.sort(wanted).tolist():
             found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
     else:
         query = f"SELECT {columns} FROM {joined} WHERE {clean} AND {condition} ORDER BY x.started_utc"
         found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
     rows = np.concatenate(found)
-    return rows[np.isin(rows["series"], np.fromiter(wanted, dtype=np.int64))]
+    return rows[np.isin(rows["series"], wanted)]
 
 
 def _grouped(fetched: NDArray[np.void]) -> Tracks:
@@ -259,18 +249,17 @@ def _grouped(fetched: NDArray[np.void]) -> Tracks:
 _Test = tuple[str, str, str]
 
 
-def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow], wanted: Collection[int]) -> dict[int, JobScatter]:
+def scatter_of(histories: Mapping[int, Floats], rows: SeriesRows, wanted: Collection[int]) -> dict[int, JobScatter]:
     """The scatter of the wanted series of `rows`, by series_id, learned from all of `rows`.
 
     histories: by series_id, one value per job in time order. Leave out the stretch to judge, or a change of the whole
     cluster would count as scatter.
     """
     by_test: dict[_Test, list[Floats]] = {}
-    for row in rows:
-        if row.series_id in histories and len(histories[row.series_id]) > 1:  # one job has no neighbour to differ from
-            by_test.setdefault(_test(row), []).append(histories[row.series_id])
+    for row in rows.of(series_id for series_id, values in histories.items() if len(values) > 1):  # one has no neighbour
+        by_test.setdefault(_test(row), []).append(histories[row.series_id])
     pooled = {test: pooled_scatter(values) for test, values in by_test.items()}
-    named = [row for row in rows if row.series_id in wanted]
+    named = list(rows.of(wanted))
     own = [histories.get(row.series_id, ()) for row in named]
     learned = job_scatters(own, [pooled.get(_test(row)) for row in named])
     return {row.series_id: one for row, one in zip(named, learned, strict=True)}
@@ -278,7 +267,7 @@ def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow], wante
 
 def two_and_history(
     database: Connection,
-    rows: Sequence[SeriesRow],
+    rows: SeriesRows,
     metrics: Mapping[str, MetricRow],
     windows: tuple[Window, Window],
     facts: Sequence[tuple[str, str]] = (),
@@ -290,7 +279,7 @@ def two_and_history(
     if not facts:
         before, after, everything = tracks_by_window(database, rows, metrics, (*windows, Window("all")))
         return before, after, everything.without(after.result).histories()
-    wanted = {row.series_id for row in rows if row.kernel in metrics}
+    wanted = rows.of_kernels(metrics).series_id
     before, after = (tracks_of(database, wanted, metrics, one, facts=facts) for one in windows)
     everything, inside = tracks_by_window(database, rows, metrics, (Window("all"), windows[1]))
     return before, after, everything.without(inside.result).histories()
@@ -308,7 +297,7 @@ Facts = Sequence[tuple[str, str]]
 
 def changed(
     database: Connection,
-    rows: Sequence[SeriesRow],
+    rows: SeriesRows,
     metrics: Mapping[str, MetricRow],
     since: Window,
     against: Window,
@@ -318,8 +307,8 @@ def changed(
     """Judge every series with points in either stretch: before (`against`) and after (`since`)."""
     before, after, history = two_and_history(database, rows, metrics, (against, since), facts)
     old, new = ({one.series_id: one for one in side.all()} for side in (before, after))
-    named = {row.series_id: row for row in rows}
-    joined = [_joined(old.get(one), new.get(one)) for one in named if one in old or one in new]
+    named = {row.series_id: row for row in rows.of(old.keys() | new.keys())}
+    joined = [_joined(old.get(one), new.get(one)) for one in named]
     known = scatter_of(history, rows, {one.series_id for one in joined})
     judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in joined])
     found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
@@ -331,13 +320,13 @@ def changed(
         disturbed_in(database, against, facts).keys() - set(old)
     )
     judged_ids = frozenset(lost) | {one for one in named if one in old and one in new} - (beside_work - told)
-    disturbed, empty = _split([row for row in rows if row.series_id not in judged_ids], beside_work)
-    return Judged(kept + gone, judged_ids, (), *_without_points(database, empty, since, set(new), facts), disturbed)
+    disturbed, empty = _split(rows.where(~rows.are(judged_ids)), beside_work)
+    return Judged(kept + gone, judged_ids, rows.of(()), *_without_points(database, empty, since, set(new), facts), disturbed)
 
 
 def searched(
     database: Connection,
-    rows: Sequence[SeriesRow],
+    rows: SeriesRows,
     metrics: Mapping[str, MetricRow],
     since_utc: str,
     history: Window,
@@ -349,15 +338,15 @@ def searched(
 
     points: those of these series there, with the boundary `since_utc`, where they were read already.
     """
-    named = {row.series_id: row for row in rows}
     found: list[Changed] = []
     if points is None:
-        measured = {row.series_id for row in rows if row.kernel in metrics}
+        measured = rows.of_kernels(metrics).series_id
         points = tracks_of(database, measured, metrics, history, boundary=since_utc, facts=facts)
     # One point alone is compared with nothing, and no scatter is learned from it.
     there = points.of(np.flatnonzero(points.counts > 1).tolist())
     worth = [one for one in there if len(one.value) >= JUDGED_POINTS_MIN]
-    known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows, {one.series_id for one in worth})
+    named = {row.series_id: row for row in rows.of(one.series_id for one in worth)}
+    known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows, named.keys())
     judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in worth])
     for one, levels in zip(worth, judged, strict=True):
         found += [_changed(database, named[one.series_id], metrics, one, level) for level in levels]
@@ -369,17 +358,17 @@ def searched(
     if not facts:
         recorded = np.array([row[0] for row in database.execute("SELECT DISTINCT series_id FROM change")], np.int64)
         kept = points.of(np.flatnonzero(np.isin(points.series_id, recorded)).tolist())
-        found += remembered(database, found, kept, named, metrics, since_utc)
+        of_kept = {row.series_id: row for row in rows.of(one.series_id for one in kept)}
+        found += remembered(database, found, kept, of_kept, metrics, since_utc)
     seen = set(points.series_id[points.is_recent].tolist()) - lost
     enough = seen & {one.series_id for one in worth}
     told = {one.row.series_id for one in found if one.level.sure}
     beside_work = _lately(disturbed_in(database, stretch, facts), seen) - told
     enough, seen = enough - beside_work, seen - beside_work
     too_few, somehow = seen - enough, seen | lost
-    disturbed, empty = _split([row for row in rows if row.series_id not in somehow], beside_work)
+    disturbed, empty = _split(rows.where(~rows.are(somehow)), beside_work)
     missing, idle = _without_points(database, empty, stretch, set(), facts)
-    few = tuple(named[one] for one in named if one in too_few)
-    return Judged(found + gone, frozenset(enough | lost), few, missing, idle, disturbed)
+    return Judged(found + gone, frozenset(enough | lost), rows.of(too_few), missing, idle, disturbed)
 
 
 def _lately(disturbed: Mapping[int, int], seen: set[int]) -> set[int]:
@@ -387,22 +376,22 @@ def _lately(disturbed: Mapping[int, int], seen: set[int]) -> set[int]:
     return {one for one, job_count in disturbed.items() if one not in seen or job_count >= LASTING_COUNT}
 
 
-def _split(rows: Sequence[SeriesRow], disturbed: Collection[int]) -> tuple[tuple[SeriesRow, ...], tuple[SeriesRow, ...]]:
+def _split(rows: SeriesRows, disturbed: Iterable[int]) -> tuple[SeriesRows, SeriesRows]:
     """The series without a point that counts: those measured beside other work, and all others."""
-    beside_work = tuple(row for row in rows if row.series_id in disturbed)
-    return beside_work, tuple(row for row in rows if row.series_id not in disturbed)
+    beside_work = rows.are(disturbed)
+    return rows.where(beside_work), rows.where(~beside_work)
 
 
 def _without_points(
-    database: Connection, rows: Sequence[SeriesRow], stretch: Window, seen: set[int], facts: Facts
-) -> tuple[tuple[SeriesRow, ...], tuple[SeriesRow, ...]]:
+    database: Connection, rows: SeriesRows, stretch: Window, seen: set[int], facts: Facts
+) -> tuple[SeriesRows, SeriesRows]:
     """Split series that cannot be judged: planned in this stretch and not measured there, and all others.
 
     facts: a result that was never measured has none, so with a condition on them nothing is called planned.
     """
     planned = planned_in(database, stretch) - seen if rows and not facts else set()
-    missing = tuple(row for row in rows if row.series_id in planned)
-    return missing, tuple(row for row in rows if row.series_id not in planned)
+    missing = rows.are(planned)
+    return rows.where(missing), rows.where(~missing)
 
 
 def explained(database: Connection, one: Changed) -> Explained:
@@ -456,7 +445,7 @@ def _joined(old: SeriesPoints | None, new: SeriesPoints | None) -> SeriesPoints:
 
 
 def gone_since(
-    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, MetricRow], since: Window, before: Window
+    database: Connection, rows: SeriesRows, metrics: Mapping[str, MetricRow], since: Window, before: Window
 ) -> list[Changed]:
     """Series that were measured in `before` or `since` and have failed in every job after that.
 
@@ -465,10 +454,8 @@ def gone_since(
     """
     lost = lost_in(database, since)
     found = []
-    for row in rows:
-        one = lost.get(row.series_id)
-        if one is None:
-            continue
+    for row in rows.of(lost):
+        one = lost[row.series_id]
         measured = _measured_before(database, row.series_id, metrics[row.kernel], one.since_utc, before)
         if measured:
             one.since_utc, earlier = _first_failure(database, row.series_id, one.since_utc)

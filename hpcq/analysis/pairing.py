@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.comparison import smallest_move
 from hpcq.store.database import Connection
-from hpcq.store.history import MetricRow, SeriesRow
+from hpcq.store.history import MetricRow, SeriesRow, SeriesRows
 from hpcq.store.selection import Window
 from hpcq.verdict.levels import Level, Sides, judge_boundary, smallest_worse
 
@@ -57,7 +58,7 @@ class Compared:
 
 def compare_windows(
     database: Connection,
-    rows: Sequence[SeriesRow],
+    rows: SeriesRows,
     metrics: Mapping[str, MetricRow],
     a: Window,
     b: Window,
@@ -65,10 +66,15 @@ def compare_windows(
     facts: Facts = (),
 ) -> Compared:
     """Judge every pair and test of B against A."""
-    named = {row.series_id: row for row in rows}
     sides: list[dict[Key, tuple[SeriesRow, list[float]]]] = [{}, {}]
     *points, history = two_and_history(database, rows, metrics, (a, b), facts)
-    keys = _keys(rows, [[named[one] for one, _ in there.values()] for there in points])
+    lost, beside_work = lost_in(database, b), [disturbed_in(database, side, facts) for side in (a, b)]
+    planned_ids = planned_in(database, b)
+    # Of half a million series, those that one of the two has something of.
+    tried = chain(*(one.series_id.tolist() for one in points), lost, *beside_work, planned_ids)
+    mine = list(rows.of(tried))
+    named = {row.series_id: row for row in mine}
+    keys = _keys(mine, [[named[one] for one in there.series_id.tolist()] for there in points])
     for there, found in zip(points, sides, strict=True):
         for series_id, values in there.values():
             key = keys[series_id]
@@ -88,14 +94,14 @@ def compare_windows(
         counts = level.before_count, level.after_count
         smallest = smallest_worse(known[row.series_id], *counts, Better(metric.better), len(both)) if level.before > 0 else None
         pairings.append(Pairing(row, metric, level, smallest))
-    disturbed = [{keys[one] for one in disturbed_in(database, side, facts) if one in keys} for side in (a, b)]
-    pairings += _gone(rows, keys, metrics, sides, lost_in(database, b), disturbed[0])
+    disturbed = [{keys[one] for one in side if one in keys} for side in beside_work]
+    pairings += _gone(mine, keys, metrics, sides, lost, disturbed[0])
     told = {keys[one.row.series_id] for one in pairings}
-    pairings += _beside_work(rows, keys, metrics, sides, disturbed, told)
+    pairings += _beside_work(mine, keys, metrics, sides, disturbed, told)
     told = {keys[one.row.series_id] for one in pairings}
     sides = [{key: one for key, one in side.items() if key not in told} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
-    planned = [named[one] for one in planned_in(database, b) if one in named]
+    planned = [named[one] for one in planned_ids if one in named]
     of_planned = {keys[one.series_id] for one in planned} if only[0] else set()
     missing = tuple(one for one in only[0] if keys[one.series_id] in of_planned)
     return Compared(tuple(pairings), only[0], only[1], missing, tuple(planned))

@@ -275,11 +275,11 @@ class _History:
         known = series.pairs.keys() - settled
         known &= repeated_series(database, run.run, JUDGED_POINTS_MIN) if known else known
         known |= {one.series_id for one in series.doubtful if one.measured_count == 0}
-        self.rows = select(database, Selection(), known) if known else []
+        self.rows = select(database, Selection(), known)
         self.metrics = metrics_of(database, None)
         self.window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
         self.since_utc = _text(began - dt.timedelta(days=_CHANGED_DAYS))
-        judged = [row for row in self.rows if row.kernel in self.metrics]
+        judged = self.rows.of_kernels(self.metrics)
         stretch, ever = replace(self.window, from_utc=self.since_utc), replace(self.window, from_utc=None)
         lost = gone_since(database, judged, self.metrics, stretch, ever) if judged else []
         states = known_states(database, lost)
@@ -404,11 +404,10 @@ def _changes(
     rows, metrics, window = history.rows, history.metrics, history.window
     if not rows:
         return [], set(), []
-    wanted = {row.series_id for row in rows if row.kernel in metrics}
-    points = tracks_of(database, wanted, metrics, window, boundary=history.since_utc)
+    points = tracks_of(database, rows.of_kernels(metrics).series_id, metrics, window, boundary=history.since_utc)
     points = points.only(points.counts >= JUDGED_POINTS_MIN)
     known = set(points.series_id.tolist())
-    compared = [row for row in rows if row.series_id in known]
+    compared = rows.of(known)
     left_out = len(known & beside_work)
     words = f"{_count(left_out, 'series')} with a history, measured this time only beside other work: measure again"
     unclear = [Reason(Verdict.INCONCLUSIVE, words, left_out)] if left_out else []

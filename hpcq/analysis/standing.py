@@ -22,7 +22,7 @@ from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
 from hpcq.kernels import PairTest
 from hpcq.store.database import Connection, answered
-from hpcq.store.history import SeriesRow, metrics_of
+from hpcq.store.history import SeriesRows, metrics_of
 from hpcq.store.ledger import unfit
 from hpcq.store.selection import Window, moment, window
 from hpcq.verdict.words import Thing as Subject
@@ -714,7 +714,7 @@ class BesideNights:
     fine: frozenset[int] = frozenset()
 
 
-def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterable[Standing]) -> BesideNights:
+def beside_nights(judged: JudgedSeries, rows: SeriesRows, found: Iterable[Standing]) -> BesideNights:
     """Hold what single series say against the nights of their clusters, where both ends are judged in that test.
 
     Of thousands of series some always look worse by chance: without anything that is told, that is noise. Not so what
@@ -741,20 +741,17 @@ def beside_nights(judged: JudgedSeries, rows: Iterable[SeriesRow], found: Iterab
         if (its := by_cluster.get(one.row.cluster)) is not None and _failed_once(one, its):
             noise.add(id(one))
             unclear.add(one.row.series_id)
-    said: dict[tuple[str, ...], tuple[bool, bool]] = {}  # of each pair, which has many tests: in doubt, fine
-    for row in rows:
-        standing, series_id = by_cluster.get(row.cluster), row.series_id
-        if standing is None or (series_id not in standing.judged_series and series_id not in judged.judged_ids):
-            continue  # where pairs are drawn by lot, that is every second series
-        pair = row.cluster, row.client, row.server, row.kernel
-        if pair not in said:
-            is_fine = standing.says_of(row.client, row.server, row.kernel) == State.FINE
-            said[pair] = standing.doubts(row.client, row.server), is_fine
-        in_doubt, is_fine = said[pair]
-        if in_doubt and series_id in judged.judged_ids:
-            unclear.add(series_id)
-        elif not in_doubt and is_fine and series_id in standing.judged_series:
-            fine.add(series_id)
+    for cluster, standing in by_cluster.items():
+        judged_there = rows.of(chain(standing.judged_series, judged.judged_ids)).of_cluster(cluster)
+        in_doubt, accused = set[int](), set[int]()
+        for cause in standing.causes:
+            concerned = judged_there.where(judged_there.concerned_by(cause))
+            in_doubt |= concerned.ids if cause.is_doubt else set()
+            accused |= concerned.of_kernels(cause.kernels).ids if cause.state in {State.TOLD, State.SUSPECTED} else set()
+        for bad in standing.unfit:
+            accused |= judged_there.where(judged_there.concerned_by(bad)).ids
+        unclear |= in_doubt & judged.judged_ids
+        fine |= (judged_there.ids & standing.judged_series) - in_doubt - accused
     return BesideNights(frozenset(noise), frozenset(unclear), frozenset(fine - unclear))
 
 
@@ -771,16 +768,17 @@ def _failed_once(one: Changed, standing: Standing) -> bool:
     return fine and one.at_utc < standing.newest_utc
 
 
-def told_series(
-    causes: Iterable[ClusterCause], rows: Collection[SeriesRow], unfit_things: Iterable[VerdictRecord] = ()
-) -> set[int]:
+def told_series(causes: Iterable[ClusterCause], rows: SeriesRows, unfit_things: Iterable[VerdictRecord] = ()) -> set[int]:
     """The series that a told thing touches, or one that failed its last acceptance: degraded with it, whatever few values say.
 
     Returns series_ids.
     """
-    found = {one.series_id for cause in causes if cause.is_told for one in rows if cause.touches(one)}
+    found = set[int]()
+    for cause in causes:
+        if cause.is_told:
+            found |= rows.where(rows.concerned_by(cause) & rows.are_of_kernels(cause.kernels)).ids
     for bad in unfit_things:
-        found |= {one.series_id for one in rows if one.cluster == bad.cluster and bad.concerns(one.client, one.server)}
+        found |= rows.where(rows.concerned_by(bad)).ids
     return found
 
 

@@ -17,7 +17,7 @@ from hpcq.gate_kinds import read_against, written_kinds
 
 if TYPE_CHECKING:
     from hpcq.analysis.standing import ClusterCause
-    from hpcq.store.history import MetricRow, SeriesRow
+    from hpcq.store.history import MetricRow, SeriesRow, SeriesRows
     from hpcq.store.selection import Selection
     from hpcq.verdict.proposing import Proposal
     from hpcq.verdict.words import Tally, VerdictRecord
@@ -65,11 +65,12 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     with reading(database) as connection:
         rows, metrics = chosen(connection, wanted)
         stretch_of = window(connection, since)
-        found = standings(connection, {row.cluster for row in rows}, since, wanted.metric)
+        found = standings(connection, rows.clusters, since, wanted.metric)
         bad = [one for each in found for one in each.causes if one.is_told]
-        unfit = unfit_of(found, ((row.cluster, row.client, row.server) for row in rows))
+        unfit = unfit_of(found, rows.pairs)
         left_out: list[ClusterCause | VerdictRecord] = [*bad, *unfit]
-        rows = [row for row in rows if not any(_touches(one, row) for one in left_out)]
+        for bad_thing in left_out:
+            rows = rows.where(~rows.concerned_by(bad_thing))
         if against is None:
             tests = _tests(connection, rows, metrics, stretch_of, wanted.facts)
         else:
@@ -104,10 +105,6 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     return tally.exit_code
 
 
-def _touches(one: ClusterCause | VerdictRecord, row: SeriesRow) -> bool:
-    return row.cluster == one.cluster and one.concerns(row.client, row.server)
-
-
 Tested = tuple["SeriesRow", "MetricRow", list[Any]]
 
 
@@ -134,7 +131,7 @@ def _too_few(tests: Sequence[Tested], against: str | None) -> Iterator[str]:
             yield f"{row.cluster}: {test}, {metric.name}: {words}"
 
 
-def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, MetricRow], window: Any, facts: Any) -> list[Tested]:
+def _tests(connection: Any, rows: SeriesRows, metrics: dict[str, MetricRow], window: Any, facts: Any) -> list[Tested]:
     """Values by test: kernel and parameters, on one cluster."""
     from hpcq.analysis.changed import tracks
 
@@ -144,7 +141,7 @@ def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric
 
 def _shares(  # noqa: PLR0917 - what is chosen, and the reference
     connection: Any,
-    rows: Sequence[SeriesRow],
+    rows: SeriesRows,
     chosen_metrics: dict[str, MetricRow],
     wanted: Selection,
     window: Any,
@@ -177,16 +174,15 @@ def _shares(  # noqa: PLR0917 - what is chosen, and the reference
         ids = run_ids(connection)
         names = [name for name in names if ids[name] not in good]
     measured = shares(connection, names, meant, {one.name for one in metrics.values()})
-    rows = [row for row in rows if row.kernel in metrics]
-    return _by_test(rows, metrics, {key: np.array([share for share, _ in each]) for key, each in measured.items()})
+    values = {key: np.array([share for share, _ in each]) for key, each in measured.items()}
+    return _by_test(rows.of_kernels(metrics), metrics, values)
 
 
-def _by_test(rows: Sequence[SeriesRow], metrics: dict[str, MetricRow], values: dict[int, Any]) -> list[Tested]:
+def _by_test(rows: SeriesRows, metrics: dict[str, MetricRow], values: dict[int, Any]) -> list[Tested]:
     found: dict[tuple[str, str, str], Tested] = {}
-    for row in rows:
-        if row.series_id in values:
-            key = (row.cluster, row.kernel, row.parameters_json)
-            found.setdefault(key, (row, metrics[row.kernel], []))[2].append(values[row.series_id])
+    for row in rows.of(values):
+        key = (row.cluster, row.kernel, row.parameters_json)
+        found.setdefault(key, (row, metrics[row.kernel], []))[2].append(values[row.series_id])
     return list(found.values())
 
 

@@ -118,13 +118,14 @@ def _one_series(database: Path, name: str, since: str | None, metric: str | None
     from hpcq.store.selection import ALL_TIME, window
 
     with reading(database) as connection:
-        row = find_series(connection, name)
+        found = find_series(connection, name)
+        row = found[0]
         metrics = metrics_of(connection, metric)
         if row.kernel not in metrics:
             raise UserError(f"{metric!r} is not a metric of {row.kernel}", f"hpcq kernels {row.kernel} lists them")
         meant = ALL_TIME if since is None else whole_stretch(window(connection, since))
         points = timeline(connection, row.series_id, metrics[row.kernel], meant)
-        changes = [explained(connection, one) for one in searched(connection, [row], metrics, "", meant).changes]
+        changes = [explained(connection, one) for one in searched(connection, found, metrics, "", meant).changes]
         pairs = _pairs_of_set(connection, row, changes, meant) if changes and names_several(row.server) else []
     shown = points if last is None else points[-last:]
     if as_json:
@@ -158,10 +159,11 @@ def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explai
     from hpcq.store.selection import Selection
 
     metrics, members = metrics_of(database, None), set(nodes_of(row.client, row.server))
-    rows = [one for one in select(database, Selection(cluster=row.cluster)) if members.issuperset((one.client, one.server))]
-    judged = searched(database, [one for one in rows if one.kernel in metrics], metrics, "", meant)
+    rows = select(database, Selection(cluster=row.cluster))
+    rows = rows.where(rows.of_pairs(lambda _cluster, client, server: members.issuperset((client, server))))
+    judged = searched(database, rows.of_kernels(metrics), metrics, "", meant)
     told = [explained(database, one) for one in judged.changes]
-    return [pairs_at(one, told, [each for each in rows if each.series_id in judged.judged_ids]) for one in changes]
+    return [pairs_at(one, told, rows.of(judged.judged_ids)) for one in changes]
 
 
 def _point_rows(points: list[Point], metric: MetricRow, changes: list[Explained]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from hpcq.errors import UserError
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
-    from hpcq.store.history import MetricRow, SeriesRow
+    from hpcq.store.history import MetricRow, SeriesRows
     from hpcq.store.query import ResultRow
     from hpcq.store.selection import Selection, Window
 
@@ -208,14 +208,14 @@ def _gathering(function: _Function, names: Sequence[str]) -> _Function:
     return gathered  # type: ignore[return-value]
 
 
-def chosen(connection: Connection, wanted: Selection) -> tuple[list[SeriesRow], dict[str, MetricRow]]:
+def chosen(connection: Connection, wanted: Selection) -> tuple[SeriesRows, dict[str, MetricRow]]:
     """The series that the options select, and the metric of each kernel. Raises UserError for unknown names."""
     from hpcq.store.history import metrics_of, select
     from hpcq.store.selection import Selection, check_selection
 
     check_selection(connection, wanted)
     metrics = metrics_of(connection, wanted.metric)
-    rows = [row for row in select(connection, wanted) if row.kernel in metrics]
+    rows = select(connection, wanted).of_kernels(metrics)
     if not rows and wanted != Selection():
         raise UserError("no series fits", "hpcq history without options lists them all")
     return rows, metrics

@@ -128,13 +128,14 @@ def history(name: str, since: str | None, metric: str | None, target: Path, data
 
     kind = _kind(target)
     with reading(database) as connection:
-        row = find_series(connection, name)
+        found = find_series(connection, name)
+        row = found[0]
         metrics = metrics_of(connection, metric)
         if row.kernel not in metrics:
             raise UserError(f"--metric: {metric!r} is not a metric of {row.kernel}", f"hpcq kernels {row.kernel} lists them")
         meant = ALL_TIME if since is None else whole_stretch(window(connection, since))
         points = timeline(connection, row.series_id, metrics[row.kernel], meant)
-        changes = [explained(connection, one) for one in searched(connection, [row], metrics, "", meant).changes]
+        changes = [explained(connection, one) for one in searched(connection, found, metrics, "", meant).changes]
     if not points:
         return _nothing(None)
     told = sorted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.change import Block, Explained, Judged
     from hpcq.analysis.gates import FailedGate
     from hpcq.analysis.standing import ClusterCause, Standing
-    from hpcq.store.history import SeriesRow
+    from hpcq.store.history import SeriesRows
     from hpcq.store.selection import Selection, Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.node_sets import PairsOfSet
@@ -264,8 +264,8 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
     judged, rows = _judge(connection, wanted, since, against)
     # The judge reads whole clusters: it has no before and after of a person's choice, and no results of some facts alone.
     whole = against is None and not wanted.facts
-    found = standings(connection, {row.cluster for row in rows}, since, wanted.metric) if whole else ()
-    ids = {row.series_id for row in rows}
+    found = standings(connection, rows.clusters, since, wanted.metric) if whole else ()
+    ids = rows.ids
     failed = failed_gates(connection, *bounds_of(connection, since)) if whole else []
     failed = [one for one in failed if one.series_id in ids]
     beside = beside_nights(judged, rows, found)
@@ -275,9 +275,9 @@ def _found(connection: Any, wanted: Selection, since: str, against: str | None, 
     chosen_ones.sort(key=_severity)
     told = [explained(connection, one) for one in chosen_ones]
     states = known_states(connection, chosen_ones)
-    blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
+    blocks = blocks_of(told, rows.of(judged.judged_ids), node_groups(connection))
     changes = [(one.changed, state) for one, state in zip(told, states, strict=True)]
-    pairs = {(row.cluster, row.client, row.server) for row in rows}
+    pairs = rows.pairs
     causes, unfit = touching(found, pairs, changes), unfit_of(found, pairs)
     declared = {one.row.series_id for one, state in changes if state in CLOSED}
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - declared)
@@ -326,7 +326,7 @@ def _print_found(found: _Found, since: str, *, everything: bool) -> None:
         print_words(f"and {len(found.blocks) - len(own)} that what is told explains; --all or --json has them")
 
 
-def _judge(connection: Any, wanted: Selection, since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
+def _judge(connection: Any, wanted: Selection, since: str, against: str | None) -> tuple[Judged, SeriesRows]:
     """What was found, and in which series."""
     import datetime as dt
 

@@ -94,7 +94,7 @@ def write_site(database: Path, folder: Path) -> SiteTold:
         clusters = [one for one in query.names(connection, "cluster") if query.nodes_of_cluster(connection, one)]
         standing = standings(connection, clusters, SINCE)
         window = Window(SINCE, moment(connection, SINCE))
-        tried = {(row.cluster, end) for row in select(connection, Selection()) for end in (row.client, row.server)}
+        tried = {(cluster, end) for cluster, *ends in select(connection, Selection()).pairs for end in ends}
         nodes = {  # of a node that was never tried there is nothing to say
             cluster: [
                 one for one in node_rows(connection, Selection(cluster=cluster, window=window)) if (cluster, one.node) in tried

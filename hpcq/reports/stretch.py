@@ -32,7 +32,7 @@ from hpcq.reports.plots import Timeline, make_nightly, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import MetricRow, SeriesRow, metrics_of, select, timeline
+from hpcq.store.history import MetricRow, SeriesRows, metrics_of, select, timeline
 from hpcq.store.ledger import last_verdicts
 from hpcq.store.query import check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
@@ -184,28 +184,28 @@ def _judge(database: Connection, since: str, wanted: Selection, standing: tuple[
     cluster, node = wanted.cluster, wanted.node
     check_selection(database, wanted)
     metrics = metrics_of(database, wanted.metric)
-    rows = [row for row in select(database, wanted) if row.kernel in metrics]
-    sets = [row for row in rows if names_several(row.server)] if node is not None else []
-    rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
+    rows = select(database, wanted).of_kernels(metrics)
+    together_of = rows.of_pairs(lambda _cluster, _client, server: node is not None and names_several(server))
+    sets, rows = rows.where(together_of), rows.where(~together_of)  # what a set of nodes ran together is no node's
     if standing is None:
-        standing = () if wanted.facts else standings(database, {row.cluster for row in rows}, since, wanted.metric)
+        standing = () if wanted.facts else standings(database, rows.clusters, since, wanted.metric)
     if node is not None:
         standing = tuple(one.of_its_own(node) for one in standing)
-    ids = {row.series_id for row in rows}
+    ids = rows.ids
     beyond = [] if wanted.facts else failed_gates(database, *bounds_of(database, since))
     failed = tuple(one for one in beyond if one.series_id in ids)
     judged, worse, tally, declared = _searched(
         database, rows, metrics, (from_utc, until_utc), wanted.facts, standing, {one.series_id for one in failed}
     )
-    causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
-    groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
+    causes = touching(standing, rows.pairs, declared)
+    groups, known = node_groups(database), list(rows.of(judged.judged_ids))
     every = blocks_of(worse, known, groups)
     blocks = unexplained(every, causes)
     together: list[str] = []
     if sets:
         judged_sets, slow, said, _ = _searched(database, sets, metrics, (from_utc, until_utc), wanted.facts)
         together.append(f"tests of several nodes together, which name none of them: {said.first_line('series', 'series')}")
-        known += [row for row in sets if row.series_id in judged_sets.judged_ids]
+        known += sets.of(judged_sets.judged_ids)
         found = blocks_of([*worse, *slow], known, groups)
         together += [_block_words(one) for one in found if any(names_several(each.changed.row.server) for each in one.members)]
     bad = {(one.cluster, one.kind, one.name): one for each in standing for one in each.unfit}
@@ -226,7 +226,7 @@ def _accepted(one: VerdictRecord) -> str:
 
 def _searched(  # noqa: PLR0917 - which series, when, and the facts of their results
     database: Connection,
-    rows: Sequence[SeriesRow],
+    rows: SeriesRows,
     metrics: Mapping[str, MetricRow],
     stretch: tuple[str, str | None],
     facts: Sequence[tuple[str, str]],
@@ -247,7 +247,7 @@ def _searched(  # noqa: PLR0917 - which series, when, and the facts of their res
     worse = [one for one in alarming if id(one.changed) not in beside.noise]
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)} | (beside.unclear - closed)
     counted, declared = [one.changed for one in worse], list(zip(sure, states, strict=True))
-    causes = touching(standing, ((row.cluster, row.client, row.server) for row in rows), declared)
+    causes = touching(standing, rows.pairs, declared)
     with_told = told_series(causes, rows)
     return judged, worse, tally_of(judged, counted, unclear, beside.fine, failed=failed, degraded=with_told), declared
 
@@ -260,7 +260,7 @@ def _look_back(from_utc: str) -> str:
 
 def of_sets(database: Connection, wanted: Selection, since: str) -> tuple[str, ...]:
     """What is said of the tests that a node ran with several others, as on its page; empty without such tests."""
-    if not any(names_several(row.server) for row in select(database, wanted)):
+    if not any(names_several(server) for _, _, server in select(database, wanted).pairs):
         return ()
     return _judge(database, since, wanted).together
 

@@ -21,10 +21,9 @@ from hpcq.clock import CLOCK_TOLERANCE_S
 from hpcq.gate_kinds import End, needed_facts
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
-from hpcq.store.history import COUNTS
 from hpcq.store.keep.annotations import Author, insert_event, set_groups
 from hpcq.store.query import check_known
-from hpcq.store.selection import Window
+from hpcq.store.selection import COUNTS, Window
 from hpcq.units import parse_utc, utc_now
 from hpcq.verdict.words import Thing, Verdict, VerdictRecord
 

@@ -78,6 +78,8 @@ class Selection:
 # A selection in SQL.
 
 
+#: Results that count.
+COUNTS = "x.final = 1 AND x.outcome = 'measured' AND x.result_id NOT IN (SELECT result_id FROM retraction)"
 #: When a result was measured; the creation of its run where it never began.
 AT_UTC = "coalesce(x.started_utc, r.created_utc)"
 #: Results with their run, for conditions of `counted_within`.

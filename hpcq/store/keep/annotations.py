@@ -152,7 +152,7 @@ def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
         elif what == "series":
             from hpcq.store.history import find_series
 
-            target = {"series_id": find_series(database, name).series_id}
+            target = {"series_id": find_series(database, name)[0].series_id}
         else:
             cluster_id, node_id = _place(database, name)
             target = {"cluster_id": cluster_id, "node_id": node_id}

@@ -24,9 +24,8 @@ from hpcq.errors import UserError
 from hpcq.kernels import size_text, unknown_name
 from hpcq.nodelist import names_several, natural
 from hpcq.store.database import Connection, answered
-from hpcq.store.history import COUNTS
 from hpcq.store.query import median
-from hpcq.store.selection import ALL_TIME, Selection, Window, of_tables, within
+from hpcq.store.selection import ALL_TIME, COUNTS, Selection, Window, of_tables, within
 
 #: Facts that people ask for first, by the end or the beginning of their names.
 _TELLING = ("kernel.release", "cpu.model", "software.os", ".driver", ".firmware", ".speed_bps", ".mtu_bytes")
