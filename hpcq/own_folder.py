@@ -105,11 +105,13 @@ def entering(trusted: Trusted = NOBODY_ELSE) -> str:
     return "\n".join([*(f"{key}={quote(' '.join(names))}" for key, names in named.items()), _ENTER])
 
 
-def secure(transport: Transport, where: str, folders: Sequence[str], trusted: Trusted = NOBODY_ELSE) -> None:
+def secure(
+    transport: Transport, where: str, folders: Sequence[str], trusted: Trusted = NOBODY_ELSE, *, hint: str = HINT
+) -> None:
     """Make these folders there if they are missing, and check that they are this user's alone and stay so.
 
-    where: what the error begins with. Raises HpcqError that names the first folder at fault, TransportError if the place
-    cannot be reached.
+    where: what the error begins with. hint: what to do about a folder at fault. Raises HpcqError that names the first one,
+    TransportError if the place cannot be reached.
     """
     script = "\n".join([entering(trusted), *(f"enter {quote(folder)} own make" for folder in folders), "echo safe"])
     done = transport.sh(script)
@@ -117,5 +119,5 @@ def secure(transport: Transport, where: str, folders: Sequence[str], trusted: Tr
         return
     words = done.stderr.strip() or f"{', '.join(folders)}: cannot be looked at"
     # A machine that cannot run the script at all has checked nothing.
-    hint = HINT if done.returncode == UNSAFE else "head, id, stat, mkdir and readlink must be on PATH there"
-    raise HpcqError(f"{where}: {words}" if where else words, hint)
+    advice = hint if done.returncode == UNSAFE else "head, id, stat, mkdir and readlink must be on PATH there"
+    raise HpcqError(f"{where}: {words}" if where else words, advice)

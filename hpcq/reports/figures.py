@@ -222,11 +222,9 @@ def _load() -> None:
         importlib.import_module("matplotlib")
 
 
-_load()
-
-
 def _charts(count: int, title: str, width: float = _WIDTH, height: float = _HEIGHT) -> tuple[Any, list[Any]]:
     """Make a figure with that many charts below one another."""
+    _load()
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure

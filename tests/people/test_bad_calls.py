@@ -206,8 +206,8 @@ def test_a_folder_that_cannot_be_made_is_no_defect(
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     assert run(["schedule", "add", "nightly", "--when", "02:00", "--", "sql", "SELECT 1"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"error: {desk}/file.txt/.")
-    assert "cannot be used: Not a directory" in said
+    assert said.startswith(f"error: {desk}/file.txt: is not a folder\n")
+    assert "XDG_CONFIG_HOME (else HOME)" in said
     assert "defect" not in said
 
 

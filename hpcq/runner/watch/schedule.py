@@ -173,9 +173,13 @@ def shown(entry: Entry) -> dict[str, str]:
     return {entry.kind: "\n".join([f"# >>> hpcq {entry.name}", *options, line, f"# <<< hpcq {entry.name}", ""])}
 
 
+#: Where the records of timers are at fault: whoever may write one chooses what is started.
+_HINT = "chmod go-w what is named, or let XDG_CONFIG_HOME (else HOME) name a folder of yours: it holds what timers start"
+
+
 def install(entry: Entry) -> None:
     """Write an entry; it replaces one with the same name. Raises HpcqError if others could change what the timer starts."""
-    secure(Here(), "", [str(_folder())])
+    secure(Here(), "", [str(_folder())], hint=_HINT)
     if (_folder() / f"{entry.name}.json").exists():
         remove(entry.name)
     if entry.kind == "systemd":
@@ -209,7 +213,8 @@ def tick(name: str) -> int | None:
 
     Raises HpcqError if others could have changed what it starts.
     """
-    secure(Here(), "", [str(_folder())])
+    if _folder().exists():  # else there is no such entry, and a wrong name makes no folder
+        secure(Here(), "", [str(_folder())], hint=_HINT)
     entry = find(name)
     with (_folder() / f"{name}.lock").open("w") as lock:
         try:
