@@ -281,8 +281,13 @@ class FakeSite:
         self.root = self.folder / "work" / self.run_name
         self.plan = self._plan()
         self.run.plan("sim").parent.mkdir(parents=True, exist_ok=True)
-        self.run.plan("sim").write_text(self.plan.to_json())
+        self.allow(self.plan.walltime_s)
         write_json(self.run.run_json, {"run": self.run_name, "clusters": ["sim"], "links": []})
+
+    def allow(self, walltime_s: int) -> None:
+        """Jobs have this time limit."""
+        self.plan = replace(self.plan, walltime_s=walltime_s)
+        self.run.plan("sim").write_text(self.plan.to_json())
 
     @contextmanager
     def driver(self) -> Iterator[Driver]:

@@ -174,6 +174,7 @@ class StormScheduler(FakeScheduler):
         if self.quota.full:  # it cannot claim its attempt and ends at once
             self.end(job, JobState.COMPLETED)
             return
+        assert self.run_s < job.walltime_s, "no scheduler lets a job run beyond its time limit"
         super()._start(job)
         if job.state is JobState.RUNNING:
             self.world.measuring.append(Measuring(job.tag, job.started_s))

@@ -31,6 +31,8 @@ from tests.faults.storm_site import Orders, StormScheduler
 RESUMES_MAX = 6
 #: After the end the world goes on for so long: what comes later than this belongs to nobody.
 _AFTERWARDS_S = 1200.0
+#: The time limit of a job by its length: a job that outlasts it is ended by it, and that costs its results.
+_LIMIT_RATIO = 1.5
 #: How long after a cancel and the end of an outage a driver may take; jobs that last longer end by orders only.
 _CANCELLED_S, _OUTLASTS_S = 1500.0, 20_000.0
 
@@ -182,6 +184,7 @@ def play(folder: Path, seed: int, *kinds: str) -> Storm:
     storm.scheduler.dice, storm.scheduler.run_s = dice, dice.choice([dice.uniform(20, 100), dice.uniform(300, 1000)])
     for name in kinds or dice.sample(sorted(KINDS), dice.randint(2, 4)):
         KINDS[name](storm)
+    site.allow(int(storm.scheduler.run_s * _LIMIT_RATIO))
     with _locks_lock_nothing():
         _to_the_end(storm)
     storm.broken += broken(storm)
