@@ -299,15 +299,16 @@ def test_a_slow_node_of_one_cluster_leaves_the_other_alone(tmp_path: Path, capsy
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("noise", NOISES)
 def test_no_history_makes_two_verbs_contradict_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, seed: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str, plan: str, seed: int
 ) -> None:
     found = {}
-    for place, (plan, fault) in enumerate(itertools.product(PLANS, FAULTS)):
+    for place, fault in enumerate(FAULTS, start=len(FAULTS) * PLANS.index(plan)):
         site = Site(nodes_of(fault), 30, noise, plan, fault=FAULTS[fault])
         verbs = judged(tmp_path / str(place), capsys, site, seed=100 * seed + place)
-        found[plan, fault] = contradictions(verbs)
+        found[fault] = contradictions(verbs)
     assert {key: words for key, words in found.items() if words} == {}
 
 
