@@ -771,7 +771,12 @@ class CampaignFile(Section):
     walltime_s: Walltime | None = Field(
         default=None, description='Time limit of one job: seconds, or with its unit: "5min". Default: from the tests.'
     )
-    retries: int = Field(default=1, ge=0, le=10, description="How often hpcq tries a failed job again.")
+    retries: int = Field(
+        default=1,
+        ge=0,
+        le=10,
+        description="How often hpcq tries a failed job again, whatever failed: what a node refuses now it may take later.",
+    )
     decided_after: int = Field(
         default=0,
         ge=0,
