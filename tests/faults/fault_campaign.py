@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.fault_invariants import Step, broken_promises, final_rows, to_the_end
+from tests.faults.fault_invariants import DONE, Step, broken_promises, final_rows, to_the_end
 from tests.faults.fault_kinds import CLUSTERS, FAULTS, MOMENTS, Scene
 from tests.lab.campaigns_in_lab import Desk, wait_idle
 from tests.lab.lab_fixture import RunningLab
@@ -35,7 +35,6 @@ tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: 1, warmup_s: 0, messag
 #: A desk on a disk of its own, which can be full.
 DISK_BYTES = 48 << 20
 RESUMES_MAX = 4
-DONE = {0, 4}
 
 
 @dataclass(frozen=True)
@@ -116,11 +115,11 @@ def play(lab: RunningLab, folder: Path, schedule: Schedule) -> Story:
                 how()
             _healthy(lab)
         story = Story(schedule, scene.said, code)
-        if code not in DONE:
+        if code is None or code not in DONE:
             story.broken.append(f"hpcq ended with {code}: {_tail(folder)}")
         else:
             story.rows = final_rows(scene)
-            story.broken += broken_promises(scene)
+            story.broken += broken_promises(scene, code)
             if schedule.free and story.count("measured") != len(story.rows):
                 lost = sorted((step, row) for step, row in story.rows.items() if row[0] != "measured")
                 story.broken.append(f"nothing of this costs a result, but these were lost: {lost}")

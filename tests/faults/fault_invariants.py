@@ -10,8 +10,8 @@ import json
 import sqlite3
 import subprocess
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -22,6 +22,8 @@ from tests.lab.lab_fixture import ACCOUNTED_WITHIN_S
 #: part, job, test, repetition: one planned measurement.
 Step = tuple[str, str, int, int]
 PARTS = (*CLUSTERS, LINK)
+#: What hpcq ends with for its results, and for nothing that broke beside them.
+DONE = {0, 3, 4}
 SPOOLED = '{"format":1,"job":"'
 ROWS = """SELECT c.name AS part, j.name AS job, x.test_no, x.repetition_no, x.outcome, x.reason, x.final
 FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster r ON r.run_cluster_id = j.run_cluster_id
@@ -53,10 +55,24 @@ def to_the_end(scene: _Child, resumed: Callable[[_Child], bool], *, within_s: fl
     return None
 
 
-def broken_promises(scene: Scene) -> list[str]:
+def exit_code_of(rows: Iterable[Mapping[str, Any]]) -> int:
+    """What hpcq must end with after these final rows, where neither gates nor earlier runs judge them: 3 where a test of
+    a pair ran and none of its repetitions gave a valid result, else 4 where one is not measured, else 0.
+    """
+    outcomes = defaultdict[tuple[str, str, int], set[str]](set)
+    for row in rows:
+        outcomes[row["part"], row["job"], row["test_no"]].add(row["outcome"])
+    if any("measured" not in found and found & {"failed", "invalid"} for found in outcomes.values()):
+        return 3
+    return 0 if all(found == {"measured"} for found in outcomes.values()) else 4
+
+
+def broken_promises(scene: Scene, exit_code: int) -> list[str]:
     """Every promise that does not hold, in words; none is what is wanted."""
     rows = scene.desk.rows(ROWS)
+    wanted = exit_code_of(row for row in rows if row["final"])
     return [
+        *([f"exit code {exit_code}, and what was measured says {wanted}"] if exit_code != wanted else []),
         *_planned_is_there_once(scene, rows),
         *_measured_is_there_once(scene, rows),
         *_journals_are_whole(scene),

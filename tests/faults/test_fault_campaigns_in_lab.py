@@ -49,7 +49,7 @@ class TestInTheLab:
             seed=5,
             repetition_count=6,
         )
-        assert story.exit_code == 4
+        assert story.exit_code in {3, 4}  # play() says which
         linked = [row for step, row in story.rows.items() if step[0] == LINK]
         assert [outcome for outcome, _ in linked] == ["not_measured"] * 6
         assert all("beta/beta-n01: did not start within 8 s" in str(reason) for _, reason in linked), linked
