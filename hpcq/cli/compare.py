@@ -83,16 +83,17 @@ def compare(  # noqa: PLR0917 - Click passes by name
         windows = [window(connection, text) for text in (a, b)]
         same = len({replace(one, text="") for one in windows}) == 1  # however they are written
         compared = compare_windows(connection, found, metrics, windows[0], windows[1], facts=wanted.facts)
-        in_b = {row.series_id: (row.cluster, row.client, row.server) for row in compared.planned}
-        known = () if wanted.facts else standings(connection, {one[0] for one in in_b.values()}, b, wanted.metric)
-        told, unfit = _told_in(connection, wanted, known, set(in_b.values()), windows[1])
+        in_b, pairs_of_b = compared.planned.ids, compared.planned.pairs
+        known = () if wanted.facts else standings(connection, compared.planned.clusters, b, wanted.metric)
+        told, unfit = _told_in(connection, wanted, known, pairs_of_b, windows[1])
         failed = [] if wanted.facts else failed_gates(connection, *bounds_of(connection, b))
         failed = [one for one in failed if one.series_id in in_b]
-        nodes = {(row.cluster, one) for row in compared.planned for one in nodes_of(row.client, row.server)}
+        nodes = {(cluster, one) for cluster, *ends in pairs_of_b for one in nodes_of(*ends)}
         flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.
-        compared = replace(compared, both=(), only_a=(), only_b=(), missing=())
+        nothing = compared.planned.of(())
+        compared = replace(compared, both=(), only_a=nothing, only_b=nothing, missing=nothing)
         told, unfit, failed = [], [], []
     by_cluster = {one.cluster: one for one in known}
     smallest = _smallest(compared, by_cluster)  # of what the nights overrule, too
@@ -100,8 +101,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     listed = [one for one in compared.both if as_json or everything or _verdict(one.level) != "same"]
     rows = [_with_pairs(_compared_row(one), one.row, compared) for one in listed]
     verdicts = Counter(_verdict(one.level) for one in compared.both)
-    doubted = [one for one in compared.only_b if (its := by_cluster.get(one.cluster)) and its.doubts(one.client, one.server)]
-    tally = _tally(compared, len(doubted))
+    tally = _tally(compared, doubted_count := _doubted_count(compared, known))
     code = Exit.DEGRADED if told or failed or unfit else tally.exit_code
     if as_json:
         only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
@@ -120,7 +120,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         )
         return code
     rows.sort(key=lambda row: _ORDER.index(row["verdict"]))
-    of_doubted = f", {len(doubted)} of them of what is suspected" if doubted else ""
+    of_doubted = f", {doubted_count} of them of what is suspected" if doubted_count else ""
     only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}{of_doubted}"
     only = only if compared.only_a or compared.only_b else ""
     missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
@@ -128,8 +128,8 @@ def compare(  # noqa: PLR0917 - Click passes by name
         print_words(f"{tally.first_line('test of a pair')}; {a} and {b} are the same results", err=True)
         return code
     if not compared.both:
-        nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
-        print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
+        without = f"nothing to compare: no test of a pair is in both{only}{missing}"
+        print_words(f"{tally.first_line('test of a pair', 'tests of pairs')}; {without}", err=True)
         _print_told(told, unfit, failed)
         return code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
@@ -138,6 +138,12 @@ def compare(  # noqa: PLR0917 - Click passes by name
     print_flaws(flaws)
     print_rows(rows, _COMPARED, empty="no pair differs")
     return code
+
+
+def _doubted_count(compared: Compared, known: Iterable[Standing]) -> int:
+    """How many tests of B alone touch what is suspected to have lost a tenth."""
+    doubts = (cause for one in known for cause in one.causes if cause.is_doubt)
+    return len(set[int]().union(*(compared.only_b.where(compared.only_b.concerned_by(cause)).ids for cause in doubts)))
 
 
 def _told_in(

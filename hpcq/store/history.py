@@ -275,6 +275,24 @@ class SeriesRows(Sequence[SeriesRow]):
         pairs, place = self._pairs()
         return np.fromiter((fits(*self._pair(*one)) for one in pairs), bool, len(pairs))[place]
 
+    def places_of_tests(self) -> NDArray[np.int64]:
+        """Where each stands by kernel, cluster, client, server and parameters, as texts. What shares a place is one test of one
+        pair, over other networks or with other toolchains.
+        """
+        names, columns = self._names, self._columns
+        of_node = _ranked(names.nodes, str)
+        return _joined_ranks(
+            _ranked(dict(enumerate(names.tests)), lambda one: one.kernel)[columns["test"]],
+            _ranked(names.cluster_of, str)[columns["client"]],
+            of_node[columns["client"]],
+            of_node[columns["server"]],
+            _ranked(dict(enumerate(names.tests)), lambda one: one.parameters_json)[columns["test"]],
+        )
+
+    def places_of_ways(self) -> NDArray[np.int64]:
+        """Where each stands by network and toolchain."""
+        return _joined_ranks(self._columns["network"].astype(np.int64), self._columns["toolchain"].astype(np.int64))
+
     def _pairs(self) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
         """The nodes of each pair, and by series the place of its pair there."""
         client, server = self._columns["client"], self._columns["server"]
@@ -375,16 +393,20 @@ def _places(
     Series that share all of them share their place.
     """
     of_node = _ranked(names.nodes, natural)
-    ranks = [
+    return _joined_ranks(
         _ranked(names.cluster_of, str)[columns["client"]],
         _ranked(dict(enumerate(names.tests)), lambda one: one.kernel)[columns["test"]],
         of_node[columns["client"]],
         of_node[columns["server"]],
         _ranked(dict(enumerate(names.tests)), of_test)[columns["test"]],
         _ranked(dict(enumerate(variants)), str)[columns["variant"]],
-    ]
-    place = np.zeros(len(columns), np.int64)
-    for rank in ranks:
+    )
+
+
+def _joined_ranks(first: NDArray[np.int64], *others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number that orders as these do, one after the other."""
+    place = first
+    for rank in others:
         place = place * (rank.max(initial=0) + 1) + rank
     return place
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, inf, log, sqrt
 from statistics import NormalDist
 
@@ -119,6 +120,7 @@ def judge_boundary(series: Sequence[Sides], *, lasting_count: int = LASTING_COUN
     return _believed([_lasting(level, lasting_count) for level in found])
 
 
+@lru_cache(maxsize=1 << 14)
 def smallest_worse(scatter: JobScatter, before_count: int, after_count: int, better: Better, series_count: int) -> float | None:
     """The smallest loss (0.1: a tenth) that judge_boundary() tells in nine of ten cases; None: none, however large.
 
