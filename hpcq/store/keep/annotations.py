@@ -41,7 +41,9 @@ def set_state(path: Path, change_ids: Sequence[int], state: str, said: Author) -
 
 def changes(database: Connection, states: Sequence[str] = (), node: str | None = None) -> list[dict[str, Any]]:
     """Recorded changes in these states (empty: all), newest first."""
-    rows = [dict(row) for row in database.execute("SELECT * FROM v_changes ORDER BY at_utc DESC, change_id")]
+    # from the changes, which are few, to their series
+    query = "SELECT * FROM v_changes WHERE change_id IN (SELECT change_id FROM change) ORDER BY at_utc DESC, change_id"
+    rows = [dict(row) for row in database.execute(query)]
     return [
         row
         for row in rows
