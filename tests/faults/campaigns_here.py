@@ -152,7 +152,9 @@ class Story:
 
 
 def _jobs(scene: Scene) -> list[Path]:
-    return list(scene.desk.folder.parent.rglob("jobs/*/*/started.json"))
+    """Jobs that have started, wherever their folders are; folders may vanish while it looks."""
+    walked = ((Path(folder), names) for folder, _, names in os.walk(scene.desk.folder.parent))
+    return [folder / "started.json" for folder, names in walked if "started.json" in names and folder.parents[1].name == "jobs"]
 
 
 def _seen(*names: str) -> Callable[[Scene], bool]:
