@@ -42,8 +42,9 @@ from hpcq.verdict.levels import GONE, JUDGED_POINTS_MIN, LASTING_COUNT, Level, S
 
 Floats = NDArray[np.float64]
 _ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("mark", "i1")])
-#: Query at most this many series one by one; for more, read all results of the window once.
-_ONE_BY_ONE = 100
+#: Query at most this many series one by one, or one for so many results that there are: each costs as much as that many rows.
+#: For more, read all results of the window once.
+_ONE_BY_ONE, _RESULTS_A_SERIES = 100, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,8 @@ def _fetch(
     cursor = database.cursor()
     cursor.row_factory = None
     found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
-    if len(wanted) <= _ONE_BY_ONE:
+    result_count = database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0]
+    if len(wanted) <= max(_ONE_BY_ONE, result_count // _RESULTS_A_SERIES):
         query = f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {clean} AND {condition} ORDER BY x.started_utc"
         for series in np.sort(wanted).tolist():
             found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
