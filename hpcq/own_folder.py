@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from hpcq.definition.model import NOBODY_ELSE, Trusted
 from hpcq.errors import HpcqError
-from hpcq.transport import Transport, quote
+from hpcq.transport import Transport, hint_where_full, quote
 
 #: Exit code of a script at a folder that is not safe.
 UNSAFE = 96
@@ -119,5 +119,9 @@ def secure(
         return
     words = done.stderr.strip() or f"{', '.join(folders)}: cannot be looked at"
     # A machine that cannot run the script at all has checked nothing.
-    advice = hint if done.returncode == UNSAFE else "head, id, stat, mkdir and readlink must be on PATH there"
+    advice = (
+        hint_where_full(words) or hint
+        if done.returncode == UNSAFE
+        else "head, id, stat, mkdir and readlink must be on PATH there"
+    )
     raise HpcqError(f"{where}: {words}" if where else words, advice)

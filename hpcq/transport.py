@@ -167,6 +167,11 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 _FULL = (os.strerror(errno.EDQUOT), os.strerror(errno.ENOSPC))
 
 
+def hint_where_full(words: str) -> str | None:
+    """Return what to do about a place that takes no more, by the system's words; None where these say something else."""
+    return "make room there and type `hpcq resume`" if any(one in words for one in _FULL) else None
+
+
 class Transport(ABC):
     """One way to reach one cluster."""
 
@@ -187,8 +192,7 @@ class Transport(ABC):
         if done.returncode != 0:
             words = done.stderr.strip()
             cause = words.partition("\n")[0] or f"exit code {done.returncode}"
-            full = any(one in words for one in _FULL)
-            hint = "make room there and type `hpcq resume`" if full else "work_directory in the cluster file must be writable"
+            hint = hint_where_full(words) or "work_directory in the cluster file must be writable"
             raise TransportError(f"{self.where}: {there}: cannot write there: {cause}", hint)
 
     def pull(self, there: str, names: Sequence[str], folder: Path) -> None:

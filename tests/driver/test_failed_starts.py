@@ -198,6 +198,9 @@ def test_ports_that_others_hold(tmp_path: Path, programs: Programs) -> None:
         ("connect to 10.0.0.2 port 20001: No route to host", "firewall"),
         ("/bin/sh: 1: cd: can't cd to /root/hpcq/run/alpha", "folder that all nodes see"),
         ("sh: 1: cannot create .seen: Read-only file system", "nodes may write"),
+        ("server: listen on 10.0.0.2: found port 20001: allowed: a port that is not taken", "must leave room"),
+        ("server: listen on 10.0.0.2: found ports 80 to 90: allowed: 1024 and more", "may open"),
+        ("bind: found 10.0.0.9: allowed: an address of this node", "`interface`"),
     ],
 )  # fmt: skip
 def test_words_of_schedulers_and_shells(words: str, remedy: str) -> None:

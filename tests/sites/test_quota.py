@@ -83,8 +83,9 @@ def test_a_full_quota_on_the_cluster_is_named_and_the_run_goes_on_when_there_is_
     code, _, said = done.stdout.partition("\n")
     assert code == "1", said
     [error] = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert error.startswith(f"error: here: {tmp_path}/mounted/work/"), said
-    assert "cannot write there" in error, said
+    place, refused = ("tiny", "cannot be made") if moment == "before" else ("here", "cannot write there")
+    assert error.startswith(f"error: {place}: {tmp_path}/mounted/work/"), said
+    assert refused in error, said
     assert error.endswith("Disk quota exceeded"), said
     assert "\nhint: make room there and type `hpcq resume`" in said
     assert "defect of hpcq" not in said

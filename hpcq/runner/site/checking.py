@@ -16,7 +16,7 @@ from typing import Any
 from hpcq.definition.model import Cluster, interface_at
 from hpcq.errors import HpcqError, SchedulerError
 from hpcq.nodelist import natural
-from hpcq.own_folder import HINT, entering, secure
+from hpcq.own_folder import entering, secure
 from hpcq.render import render
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.site.build import account_folder, first_error, load_modules, with_toolchain, work_base, work_root
@@ -138,7 +138,7 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     try:
         secure(transport, "", [root, f"{work_base(cluster)}/builds", account_folder(cluster)], cluster.trusted)
     except HpcqError as error:
-        return [CheckedItem("work directory", False, error.message, HINT)]
+        return [CheckedItem("work directory", False, error.message, error.hint)]
     made = transport.sh(
         f"{entering(cluster.trusted)}\nenter {quote(root)} own\n"
         f"rm -f node && : >lock && echo {token} >head && df -P . | tail -n 1\n"
