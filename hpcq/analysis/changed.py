@@ -36,7 +36,7 @@ from hpcq.store.database import Connection, transaction, writing
 from hpcq.store.history import MetricRow, SeriesRow, SeriesRows, metric_in
 from hpcq.store.keep.annotations import Author, add_state
 from hpcq.store.query import median
-from hpcq.store.selection import AT_UTC, COUNTS, RESULTS, Window, within
+from hpcq.store.selection import AT_UTC, COUNTS, RESULTS, Window, among, within
 from hpcq.units import utc_now
 from hpcq.verdict.levels import GONE, JUDGED_POINTS_MIN, LASTING_COUNT, Level, Sides, judge_boundary, judge_search
 
@@ -165,12 +165,16 @@ def tracks_by_window(
     return [_grouped(fetched[fetched["mark"] & (1 << number) != 0]) for number in range(len(windows))]
 
 
-def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str, str]] = ()) -> dict[int, int]:
+def disturbed_in(
+    database: Connection, window: Window, facts: Sequence[tuple[str, str]] = (), only: Collection[int] | None = None
+) -> dict[int, int]:
     """By series_id: how many of its last jobs in the window were measured only beside other work.
 
-    They are counted back to its last job there with an undisturbed repetition; series that end with one are left out.
+    They are counted back to its last job there with an undisturbed repetition; series that end with one are left out. only:
+    of these series; those of others may be there, too.
     """
     condition, bound = within(window, facts)
+    condition += among(only)
     later = within(window)[0].replace("x.", "y.")
     query = (
         f"SELECT x.series_id, count(DISTINCT x.job_id) FROM result x WHERE x.disturbed = 1 AND {COUNTS} AND {condition}"
@@ -365,7 +369,7 @@ def searched(
     seen = set(points.series_id[points.is_recent].tolist()) - lost
     enough = seen & {one.series_id for one in worth}
     told = {one.row.series_id for one in found if one.level.sure}
-    beside_work = _lately(disturbed_in(database, stretch, facts), seen) - told
+    beside_work = _lately(disturbed_in(database, stretch, facts, rows.ids), seen) - told
     enough, seen = enough - beside_work, seen - beside_work
     too_few, somehow = seen - enough, seen | lost
     disturbed, empty = _split(rows.where(~rows.are(somehow)), beside_work)
@@ -391,7 +395,7 @@ def _without_points(
 
     facts: a result that was never measured has none, so with a condition on them nothing is called planned.
     """
-    planned = planned_in(database, stretch) - seen if rows and not facts else set()
+    planned = planned_in(database, stretch, rows.ids) - seen if rows and not facts else set()
     missing = rows.are(planned)
     return rows.where(missing), rows.where(~missing)
 
@@ -454,7 +458,7 @@ def gone_since(
     One failed job is enough: the series is reported as `gone`, with the reason. It is gone since its first failure, though
     that lies before `since`.
     """
-    lost = lost_in(database, since)
+    lost = lost_in(database, since, rows.ids)
     found = []
     for row in rows.of(lost):
         one = lost[row.series_id]

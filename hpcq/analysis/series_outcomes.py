@@ -16,14 +16,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
-from hpcq.store.selection import AT_UTC, RESULTS, Selection, Window, counted_within, of_results
+from hpcq.store.selection import AT_UTC, RESULTS, Selection, Window, among, counted_within, of_results
 from hpcq.units import count_of
 
 #: Result reasons that only say that the measurement may still come.
@@ -343,15 +343,23 @@ class Lost:
         return f"all {count_of(len(self.result_ids), 'result')} of {count_of(len(self.job_ids), 'job')} failed: {reason}{more}"
 
 
-def planned_in(database: Connection, window: Window) -> set[int]:
-    """The series_id of every series with a planned result in this stretch: measured, failed or never run."""
+def planned_in(database: Connection, window: Window, only: Collection[int] | None = None) -> set[int]:
+    """The series_id of every series with a planned result in this stretch: measured, failed or never run.
+
+    only: of these.
+    """
     condition, bound = counted_within(window)
+    condition += among(only)
     return {int(row[0]) for row in database.execute(f"SELECT DISTINCT x.series_id {RESULTS} WHERE {condition}", bound)}
 
 
-def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
-    """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value."""
+def lost_in(database: Connection, window: Window, only: Collection[int] | None = None) -> dict[int, Lost]:
+    """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value.
+
+    only: of these series.
+    """
     condition, bound = counted_within(window)
+    condition += among(only)
     rows = database.execute(
         f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {AT_UTC} AS at_utc {RESULTS}"
         f" WHERE {condition} AND x.outcome <> 'not_measured' AND x.series_id IN (SELECT f.series_id FROM result f"

@@ -469,7 +469,7 @@ def _as_written(path: Path) -> Iterator[None]:
 
 
 #: CPU seconds from which on an answer is kept.
-KEPT_FROM_S = 0.5
+KEPT_FROM_S = 0.1
 #: A file that was written so lately may be written again within the same tick of its clock.
 SETTLED_AFTER_S = 2.0
 #: For how long answers are kept that nobody adds to.

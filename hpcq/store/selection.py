@@ -25,7 +25,7 @@ import datetime as dt
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,17 @@ class Selection:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # A selection in SQL.
+
+
+#: More series than this are not named in a query one by one.
+_NAMED_MAX = 100
+
+
+def among(series_ids: Collection[int] | None) -> str:
+    """SQL that follows a condition on a result `x`: of these series. Nothing where they are all, or too many to be named."""
+    if series_ids is None or len(series_ids) > _NAMED_MAX:
+        return ""
+    return f" AND x.series_id IN ({', '.join(str(int(one)) for one in series_ids)})"
 
 
 #: Results that count.
