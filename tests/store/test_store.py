@@ -206,6 +206,23 @@ def test_every_end_is_a_row_with_its_reason(builder: RunBuilder, database: Path,
     assert "not run: the journal gives no reason" in reasons(database, "not_measured")
 
 
+@pytest.mark.promise("A test that an order to end the job interrupted is told with the order: it is none that failed.")
+@pytest.mark.parametrize("outcome", ["cancelled", "preempted", "withdrawn", "completed", "failed"])
+def test_what_an_order_interrupted_is_no_failure(builder: RunBuilder, database: Path, outcome: str) -> None:
+    """Neither while it may be an order, nor after it; where nobody ordered its end, it is an invalid result."""
+    error = {"state": "measure", "message": "interrupted by signal 15"}
+    cut = {"valid": False, "invalid_reason": error["message"], "exit_code": 1, "error": error, "metrics": {}}
+    builder.submit("j00001")
+    builder.write_line("j00001", 1, (1, 1), builder.line("j00001", (1, 1), **cut), rc=1)
+    assert load(database, builder).invalid_count == 0
+    builder.end("j00001", 1, outcome, "its words")
+    ordered = outcome not in {"completed", "failed"}
+    assert load(database, builder).invalid_count == (not ordered)
+    assert (f"attempt 1 {outcome}: its words" in reasons(database, "not_measured")) == (ordered or outcome == "failed")
+    builder.attempt("j00001", 2, steps=[(1, 1)])
+    assert (load(database, builder).measured_count, load(database, builder).invalid_count) == (1, 0)
+
+
 def test_a_refusal_is_an_end(builder: RunBuilder, database: Path) -> None:
     with_tag = {"job": "j00001", "attempt_no": 1, "tag": builder.tag("j00001", 1), "nodes": ["n1", "n2"]}
     builder.journal("attempt", **with_tag)

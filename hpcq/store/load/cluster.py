@@ -26,7 +26,19 @@ from hpcq.kernels import SIZE_OPTION, Kernels
 from hpcq.planning.links import split
 from hpcq.planning.plan import job_name_of, pair_index_of
 from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
-from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, finite, mapping, read_line, read_raw, skipped_sizes, whole
+from hpcq.run_folder.lines import (
+    Line,
+    Outcome,
+    RawLine,
+    elsewhere,
+    finite,
+    mapping,
+    printed,
+    read_line,
+    read_raw,
+    skipped_sizes,
+    whole,
+)
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none, read_regular
 from hpcq.run_folder.spools import SPOOL, Spool
 from hpcq.store.blocks import BlockWriter, Content, Name
@@ -42,6 +54,9 @@ from hpcq.units import utc_now
 
 #: Reasons that begin like this mean: the measurement may still come.
 REASON_PENDING = "pending: "
+#: Ends of an attempt that somebody ordered: what a signal interrupted then says nothing of the nodes.
+_ORDERED_ENDS = frozenset({"cancelled", "withdrawn", "preempted"})
+_INTERRUPTED = "interrupted by signal"
 _RANK = {Outcome.MEASURED: 0, Outcome.INVALID: 1, Outcome.FAILED: 2, Outcome.NOT_MEASURED: 3}
 _PARTS_OF_RESULT = (
     "metric",
@@ -463,6 +478,18 @@ def _begins(begins: Any, interval_ms: int | None, values: Any) -> list[int] | No
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+def _cut_short(raw: RawLine, attempt: Attempt) -> bool:
+    """Whether a signal interrupted it where its attempt ended, or may yet end, by an order: then the order is the reason."""
+    if (not attempt.live and attempt.outcome not in _ORDERED_ENDS) or _INTERRUPTED.encode() not in (raw.content or b""):
+        return False
+    try:
+        content = printed(raw.content or b"")[0]
+    except ValueError:
+        return False
+    said = str(mapping(content.get("error")).get("message"))
+    return said.startswith(_INTERRUPTED) and "sizes" not in content
+
+
 class ClusterLoader(PlanRows):
     """Loads one cluster once; create a new loader for each load."""
 
@@ -610,7 +637,7 @@ class ClusterLoader(PlanRows):
         """Load one file unless it is known or may still be growing. `there` is the placeholder row for it."""
         path_below = self._path_below(source.path)
         raw, known = source.raw or read_raw(source.path), self._loaded.get(path_below)
-        if raw is None or (raw.status is None and source.attempt.live):
+        if raw is None or (raw.status is None and source.attempt.live) or (known is None and _cut_short(raw, source.attempt)):
             return False
         if known is not None and (known.sha256 == raw.sha256 or known.outcome == Outcome.MEASURED):
             self.known_count += 1
@@ -958,6 +985,7 @@ class LinkLoader(ClusterLoader):
 #     run.json, plan.json, build.json, journal.jsonl   -> run, run_cluster, build, job, attempt
 #     jobs/<job>/<attempt>/t*-r*.json, facts-*.json    -> result and all that depends on it, node_facts
 #     planned, but no file                             -> a result row not_measured with the reason
+#     interrupted by a signal, as an order ended it    -> the same, with the order as the reason
 #
 # One transaction per cluster: if the load is killed, locked out or out of disk, the database stays as it was, and so do
 # the files. The sha256 of each loaded file is stored, so loading twice changes nothing. After every load, each planned
