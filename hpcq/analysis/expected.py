@@ -22,7 +22,7 @@ from hpcq.definition.model import Gate
 from hpcq.errors import HpcqError
 from hpcq.gate_kinds import LINK, ONE_CORE, End, GateAgainst, MeasuredSeries, Reference
 from hpcq.kernels import Better, size_option
-from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none, read_regular
+from hpcq.run_folder.paths import RunFolder, read_json_or_none, read_regular
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
 from hpcq.store.history import metrics_of, series_values
@@ -186,7 +186,7 @@ class Forecast:
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        run = read_json(folder.run_json)
+        run = folder.described_run()
         self._folder = folder
         self._kernels = kernels_of_run(folder.described)
         self._gates = _gates_of_folder(folder)

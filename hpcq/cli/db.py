@@ -58,13 +58,13 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
     \b
     Example: hpcq db load lab
     """
-    from hpcq.run_folder.paths import read_json, write_json
+    from hpcq.run_folder.paths import write_json
     from hpcq.runner import stages
     from hpcq.runner.live import find_run_folder
 
     found = find_run_folder(run, runs_folder)
     loaded = stages.load(found, database)
-    if read_json(found.run_json).get("database") == str(database.absolute()):
+    if found.described_run()["database"] == str(database.absolute()):
         for folder in (found.path / part for part in [*found.clusters(), *found.link_names()]):
             if (folder / "driven.json").is_file():
                 write_json(folder / "loaded.json", loaded)

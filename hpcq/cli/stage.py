@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import Verbs, database_option
-from hpcq.run_folder.paths import RunFolder, read_json, write_json
+from hpcq.run_folder.paths import RunFolder, write_json
 from hpcq.runner.workflow import marked, say
 
 
@@ -119,7 +119,7 @@ def load(run_folder: Path, cluster: str) -> None:
 
     run = RunFolder(run_folder)
     with marked(run, cluster, "load"):
-        loaded = stages.load(run, Path(read_json(run.run_json)["database"]))
+        loaded = stages.load(run, Path(run.described_run()["database"]))
         write_json(run.path / cluster / "loaded.json", loaded)
 
 
@@ -132,7 +132,7 @@ def confirm(run_folder: Path, cluster: str) -> None:
 
     run = RunFolder(run_folder)
     with marked(run, cluster, "confirm"):
-        done = confirm(run, cluster, Path(read_json(run.run_json)["database"]), lambda text: say(run, text))
+        done = confirm(run, cluster, Path(run.described_run()["database"]), lambda text: say(run, text))
         write_json(run.confirmed(cluster), done)
 
 
@@ -144,4 +144,4 @@ def report(run_folder: Path) -> None:
 
     run = RunFolder(run_folder)
     with marked(run, "", "report"):
-        stages.report(run, Path(read_json(run.run_json)["database"]))
+        stages.report(run, Path(run.described_run()["database"]))

@@ -30,12 +30,13 @@ from hpcq.definition.model import (
     runs_on,
     within_clusters,
 )
-from hpcq.errors import StoreError, UserError
+from hpcq.errors import CHANGED_HINT, StoreError, UserError
 from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, fit_link, make_plan
 from hpcq.planning.pairs import Pair, seeded_order
 from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
 from hpcq.scheduler.base import JobLimits
+from hpcq.shapes import misfit, shown
 from hpcq.units import plain
 
 #: What the rendezvous of both sides adds to a job: a few polls of the driver.
@@ -60,7 +61,8 @@ class LinkPlan:
         """Read what `to_json` wrote. Raises StoreError if the text is anything else."""
         try:
             fields: dict[str, Any] = json.loads(text)
-            link = fields.pop("link")
+            link = link_in(fields, where)
+            del fields["link"]
             typed = {
                 "listen": Listen(link["listen"]),
                 "directions": Directions(link["directions"]),
@@ -70,6 +72,15 @@ class LinkPlan:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{where}: not a link's plan: {type(error).__name__}: {error}") from None
         return cls(made, Plan.from_json(json.dumps(fields), where))
+
+
+def link_in(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The link's own values in the fields of a plan.json. Raises StoreError if they cannot be what hpcq wrote."""
+    link = fields.get("link")
+    complaint = misfit(link, Link) if isinstance(link, dict) else f"{shown(link)}: must be an object"
+    if not isinstance(link, dict) or complaint:
+        raise StoreError(f"{where}: link: {complaint}", CHANGED_HINT)
+    return link
 
 
 def qualified(cluster: str, node: str) -> str:

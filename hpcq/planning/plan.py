@@ -13,6 +13,7 @@ from hpcq.definition.model import NODE_COUNT, Campaign, Cluster, Test, node_coun
 from hpcq.errors import CHANGED_HINT, StoreError, UserError
 from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair, by_fabric, seeded_order
+from hpcq.shapes import misfit, shown
 from hpcq.units import count_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # Which nodes of a cluster a campaign is planned on, and why the others are left out. Pure: works on a node list.
 
 
+#: The most that a campaign may ask for.
+REPETITIONS_MAX = 10_000
 #: States of a node that end when a job ends.
 _AT_WORK = frozenset({"busy"})
 
@@ -328,8 +331,9 @@ class Plan:
         """Read what `to_json` wrote. Raises StoreError if it is anything else; `where` names the file in messages."""
         try:
             fields: dict[str, Any] = json.loads(text)
-            if fields.pop("format") != 1:
-                raise ValueError("format is not 1")  # noqa: TRY301 - reported with the others below
+            if complaint := misfit(fields, cls) or contradiction(fields):
+                raise StoreError(f"{where}: {complaint}", CHANGED_HINT)
+            del fields["format"]
             return cls(
                 **fields
                 | {
@@ -353,6 +357,24 @@ class Plan:
                 f"{where}: not a plan of this version: {what}",
                 CHANGED_HINT,
             ) from None
+
+
+def contradiction(fields: Mapping[str, Any]) -> str | None:
+    """What cannot be in a plan whose fields are of their types: FIELD: FOUND: what it must be. None if all can."""
+    if type(fields.get("format")) is not int or fields["format"] != 1:
+        return f"format: {shown(fields.get('format'))}: must be 1"
+    if not 0 < fields["repetition_count"] <= REPETITIONS_MAX:
+        return f"repetition_count: {fields['repetition_count']}: must be from 1 to {REPETITIONS_MAX}"
+    pairs = fields["pairs"]
+    counts = {name: fields.get(name, 0) for name in ("node_set_count", "confirmation_count", "decided_after")}
+    for name, count in counts.items():
+        if count < 0:
+            return f"{name}: {count}: must be at least 0"
+    if counts["node_set_count"] + counts["confirmation_count"] > len(pairs):
+        return f"node_set_count: {shown(counts)}: must be at most the {len(pairs)} pairs"
+    if fields.get("over") and len(fields["over"]) != len(pairs):
+        return f"over: {len(fields['over'])} interfaces: must be one for each of {len(pairs)} pairs"
+    return None
 
 
 # ----------------------------------------------------------------------------------------------------------------------

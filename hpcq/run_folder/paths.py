@@ -17,14 +17,54 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, TypedDict
 
+from hpcq.clock import utc_or_none
 from hpcq.errors import CHANGED_HINT, StoreError, of_the_machine
+from hpcq.shapes import misfit, shown
 
 #: Names of a result line: test and repetition.
 RESULT_NAME = re.compile(r"t([1-9]\d{0,8})-r([1-9]\d{0,8})\.json")
 #: Larger than any real line; hpcq does not read a larger file.
 _FILE_SIZE_MAX_BYTES = 16 * 2**20
+#: A cluster, as its file's name and as a folder.
+_FOLDER_NAME = re.compile(r"(?!\.)[^/\x00-\x1f\x7f+]{1,200}")
+
+
+_LinkFields = TypedDict("_LinkFields", {"name": str, "from": str, "to": str})
+
+
+class _RunAlways(TypedDict):
+    run: str
+    campaign: str
+    clusters: list[str]
+    seed: int
+    created_utc: str
+    database: str
+
+
+class _RunFields(_RunAlways, total=False):
+    """The fields of run.json."""
+
+    format: int
+    links: list[_LinkFields]
+    hpcq_version: str
+    confirm: bool
+
+
+class Mark(TypedDict):
+    """The fields of what a failed stage leaves."""
+
+    stage: str
+    message: str
+    hint: str | None
+    exit_code: int
+
+
+class Submitted(TypedDict):
+    """The fields of what a first wave leaves."""
+
+    said: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +81,13 @@ class RunFolder:
     @property
     def run_json(self) -> Path:
         return self.path / "run.json"
+
+    def described_run(self) -> dict[str, Any]:
+        """Return the content of run.json. Raises StoreError that names the first field that hpcq cannot have written."""
+        found = read_json(self.run_json, _RunFields)
+        if complaint := _contradiction(found):
+            raise StoreError(f"{self.run_json}: {complaint}", CHANGED_HINT)
+        return found
 
     @property
     def campaign_yaml(self) -> Path:
@@ -82,7 +129,7 @@ class RunFolder:
 
     def to_confirm(self) -> list[str]:
         """Return the clusters of run.json whose suspects are still to be measured again."""
-        clusters = read_json(self.run_json)["clusters"] if self.confirms else []
+        clusters = self.described_run()["clusters"] if self.confirms else []
         return [name for name in clusters if not self.confirmed(name).is_file()]
 
     def attempt(self, cluster: str, job: str, attempt_no: int) -> Path:
@@ -91,11 +138,11 @@ class RunFolder:
 
     def clusters(self) -> list[str]:
         """Return the clusters of run.json that have a plan by now."""
-        return [name for name in read_json(self.run_json)["clusters"] if self.plan(name).is_file()]
+        return [name for name in self.described_run()["clusters"] if self.plan(name).is_file()]
 
     def link_names(self) -> list[str]:
         """Return the links of run.json; each has a folder like a cluster's."""
-        return [link["name"] for link in read_json(self.run_json).get("links", ())]
+        return [link["name"] for link in self.described_run().get("links", ())]
 
     def parts(self) -> list[str]:
         """Return the clusters and links that have a plan by now."""
@@ -104,6 +151,25 @@ class RunFolder:
     def reservation_name(self, cluster_name: str) -> str:
         """Return the name of this run's reservation on a cluster."""
         return f"hpcq-{self.run}-{cluster_name}"
+
+
+def _contradiction(found: Mapping[str, Any]) -> str | None:
+    """What cannot be in a run.json whose fields are of their types: FIELD: FOUND: what it must be."""
+    if found.get("format", 1) != 1:
+        return f"format: {found['format']}: must be 1"
+    if utc_or_none(found["created_utc"]) is None:
+        return f"created_utc: {shown(found['created_utc'])}: must be a time like 2026-11-21T02:00:00Z"
+    for name in ("run", "campaign", "database"):
+        if not found[name]:
+            return f"{name}: '': must be a text that is not empty"
+    for cluster in found["clusters"]:
+        if not _FOLDER_NAME.fullmatch(cluster):
+            return f"clusters: {shown(cluster)}: must be names of clusters"
+    for link in found.get("links", ()):
+        ends = link.get("from"), link.get("to")
+        if not set(ends) <= set(found["clusters"]) or link.get("name") != "+".join(map(str, ends)):
+            return f"links: {shown(link)}: must be the name FROM+TO, with both ends among the clusters"
+    return None
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -130,14 +196,19 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file. Raises StoreError that names the file."""
+def read_json(path: Path, kind: type | None = None) -> dict[str, Any]:
+    """Return the JSON object of a file. Raises StoreError that names the file.
+
+    kind: the TypedDict or dataclass that says what its fields must be.
+    """
     try:
         found = parse_json(read_regular(path))
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise StoreError(f"{path}: {error}", CHANGED_HINT) from error
+    if kind is not None and (complaint := misfit(found, kind)):
+        raise StoreError(f"{path}: {complaint}", CHANGED_HINT)
     return found
 
 

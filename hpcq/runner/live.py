@@ -19,7 +19,7 @@ from hpcq.kernels import Kernels
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from
 from hpcq.run_folder.lines import mapping, printed
-from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none, read_regular
+from hpcq.run_folder.paths import Mark, RunFolder, read_json, read_json_or_none, read_regular
 from hpcq.runner.queue.run_state import ClusterState, RunState, summary
 from hpcq.store.load.row_keys import flatten
 
@@ -99,7 +99,7 @@ class Watch:
     def look(self) -> RunStatus:
         """Return how far every cluster of the run is now."""
         run = self._run
-        names = [*read_json(run.run_json)["clusters"], *run.link_names()]
+        names = [*run.described_run()["clusters"], *run.link_names()]
         return RunStatus(run.run, str(run.path), tuple(_cluster_status(run, name, self._state) for name in names))
 
     def _state(self, name: str) -> RunState:
@@ -160,7 +160,7 @@ def has_ended(run: RunFolder) -> bool:
 
 def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunState]) -> ClusterStatus:
     folder = run.path / name
-    errors = [read_json(path) for path in sorted(folder.glob("*.error.json"))]
+    errors = [read_json(path, Mark) for path in sorted(folder.glob("*.error.json"))]
     error = str(errors[0]["message"]) if errors else None
     if not run.plan(name).is_file():
         return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})

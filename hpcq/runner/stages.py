@@ -23,7 +23,7 @@ from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
-from hpcq.run_folder.paths import RunFolder, read_json, read_regular, write_text
+from hpcq.run_folder.paths import RunFolder, read_regular, write_text
 from hpcq.runner.drive.driver import Driver
 from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
@@ -95,7 +95,7 @@ def read_plan(run: RunFolder, cluster_name: str) -> Plan:
 
 def plan_at(here: ClusterSite) -> Plan:
     """Return the plan of one cluster without writing it."""
-    seed = int(read_json(here.run.run_json)["seed"])
+    seed = int(here.run.described_run()["seed"])
     nodes, limits = nodes_now(here.scheduler), here.scheduler.job_limits()
     return plan_cluster(here.campaign, Basis(here.cluster, nodes, here.run.run, seed, limits))
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from hpcq import assets, units
 from hpcq.errors import Exit, HeldError, HpcqError, StoreError, UserError, of_the_machine
-from hpcq.run_folder.paths import RunFolder, read_json, write_json
+from hpcq.run_folder.paths import Mark, RunFolder, read_json, write_json
 from hpcq.transport import quote, run_here
 from hpcq.visible import visible
 from hpcq.writer_lock import STALE_S, WriterLock
@@ -77,7 +77,7 @@ def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
     """
     if "run" in config:
         folder = os.path.normpath(str(config["run"]))
-        run = read_json(Path(folder) / "run.json")
+        run = RunFolder(Path(folder)).described_run()
         links = tuple(run.get("links", ()))
         return [WorkflowRun(folder, tuple(run["clusters"]), None, links, bool(run.get("confirm")))]
     if "campaign" not in config:
@@ -147,7 +147,7 @@ def run_workflow(run: RunFolder, *, target: str | None = None) -> int:
             f"{sys.executable}: Python finds no Snakemake there: hpcq's stages are ordered by it",
             f"{quote(sys.executable)} -m pip install 'snakemake>=9.3,<10'; then hpcq resume {run.run}",
         )
-    clusters = read_json(run.run_json)["clusters"]
+    clusters = run.described_run()["clusters"]
     argv = [
         sys.executable,
         "-P",
@@ -236,7 +236,7 @@ def failures_of(run: RunFolder) -> list[HpcqError]:
     """
     found: dict[str, HpcqError] = {}
     for path in _marks(run):
-        said = read_json(path)
+        said = read_json(path, Mark)
         kind = UserError if said["exit_code"] == Exit.USAGE else HpcqError
         found.setdefault(said["message"], kind(said["message"], said["hint"]))
     return sorted(found.values(), key=lambda error: error.exit_code, reverse=True)

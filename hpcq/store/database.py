@@ -115,6 +115,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
     """
     with (
         _explained(path, _NOTHING_LOST),
+        _as_written(path),
         sole_writer(path, BUSY_TIMEOUT_S) as still_mine,
         _made(path),
         _journal_kept(path) as kept,
@@ -255,7 +256,7 @@ def reading_any(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot change a row, to a database of any state of hpcq, also one that `reading` refuses."""
     if not path.is_file() or path.stat().st_size == 0:
         raise StoreError(f"{path}: there is no database", "--db names another")
-    with _explained(path, None), closing(_connect_reader(path)) as database:
+    with _explained(path, None), _as_written(path), closing(_connect_reader(path)) as database:
         if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise StoreError(f"{path}: is a database, but not one of hpcq's", "name another file with --db")
         database.execute("PRAGMA query_only = ON")

@@ -50,6 +50,7 @@ FLOORS = {
     "hpcq.clock": 1,
     "hpcq.errors": 1,
     "hpcq.plugins": 1,
+    "hpcq.shapes": 1,
     "hpcq.nodelist": 1,
     "hpcq.strangers": 1,
     "hpcq.units": 1,

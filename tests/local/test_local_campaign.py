@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hpcq.cli.main import run
+from hpcq.errors import Exit
 from tests import REPOSITORY
 from tests.local.desk import assert_clean, kill_session
 from tests.local.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
@@ -249,3 +256,79 @@ def test_a_run_whose_driver_was_killed_is_taken_up(tmp_path: Path) -> None:
         kill_session(child)
     assert desk.json("resume")["runs"][0]["measured_count"] == 1
     assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
+
+
+#: Of types that no field has, in no place; some fields have those of PERHAPS_WRONG.
+WRONG: tuple[Any, ...] = ([[1]], {"a": [1]})
+PERHAPS_WRONG: tuple[Any, ...] = (None, "../x\0", -1, 10**30, 1.5, True, [], {})
+#: What reads run.json and plan.json themselves, so that a wrong value is refused, by its field.
+READERS = (("status", "RUN"), ("db", "load", "RUN"))
+OTHERS = (("results", "RUN"), ("runs",), ("report", "RUN"), ("cancel", "RUN"), ("blame", "--run", "RUN"), ("doctor",))
+FILES = ("run.json", "tiny/plan.json")
+
+
+def _places(value: object, before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a JSON document; of a list its first part."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield (*before, key)
+        yield from _places(inner, (*before, key))
+
+
+def _changed(path: Path, values: Sequence[Any]) -> Iterator[str]:
+    """Put each value at each place of a JSON file, one after the other. In the end the file is as it was."""
+    whole = path.read_text("utf-8")
+    try:
+        for place, value in itertools.product(list(_places(json.loads(whole))), values):
+            document = json.loads(whole)
+            at: Any = document
+            for part in place[:-1]:
+                at = at[part]
+            at[place[-1]] = value
+            path.write_text(json.dumps(document), "utf-8")
+            yield f"{path.name}: {place}: {value!r}"
+    finally:
+        path.write_text(whole, "utf-8")
+
+
+def _said(desk: LocalDesk, verb: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = run([desk.run_folder.name if word == "RUN" else word for word in verb])
+    return code, capsys.readouterr().err
+
+
+@pytest.fixture
+def at_the_desk(done: LocalDesk, monkeypatch: pytest.MonkeyPatch) -> LocalDesk:
+    """The desk of the campaign that went well, in this process."""
+    monkeypatch.chdir(done.folder)
+    for name, value in done.environment().items():
+        monkeypatch.setenv(name, value)
+    for name in os.environ.keys() - done.environment().keys():
+        monkeypatch.delenv(name)
+    return done
+
+
+@pytest.mark.promise("A field of a wrong type in a run's run.json or plan.json is named with its file, and no defect of hpcq.")
+@pytest.mark.parametrize("name", FILES)
+def test_a_wrong_type_in_a_file_of_a_run_is_named(
+    at_the_desk: LocalDesk, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, faults = at_the_desk.run_folder / name, []
+    for what in _changed(path, WRONG):
+        for verb in READERS if name != "run.json" else (*READERS, ("resume", "RUN")):
+            code, said = _said(at_the_desk, verb, capsys)
+            if code != Exit.ERROR or not re.match(rf"error: {re.escape(str(path))}: \S+: .*: must be ", said):
+                faults.append(f"{what}: {verb}: exit code {code}: {said}")
+    assert not faults, "\n".join(faults)
+    assert len(list(_places(json.loads(path.read_text("utf-8"))))) >= 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FILES)
+def test_no_value_in_a_file_of_a_run_is_a_defect(at_the_desk: LocalDesk, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = []
+    for what in _changed(at_the_desk.run_folder / name, (*WRONG, *PERHAPS_WRONG)):
+        for verb in (*READERS, *OTHERS):
+            code, said = _said(at_the_desk, verb, capsys)
+            if code not in set(Exit) or "defect of hpcq" in said or "Traceback" in said:
+                faults.append(f"{what}: {verb}: exit code {code}: {said}")
+    assert not faults, "\n".join(faults)

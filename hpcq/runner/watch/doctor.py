@@ -28,11 +28,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hpcq import __version__, assets, plugins, units
-from hpcq.errors import HpcqError, UserError
+from hpcq.errors import HpcqError, StoreError, UserError
 from hpcq.exports import exporters
 from hpcq.gate_kinds import gate_kinds
 from hpcq.run_folder.journal import read_journal
-from hpcq.run_folder.paths import RunFolder, new_file, read_json, read_json_or_none
+from hpcq.run_folder.paths import RunFolder, new_file
 from hpcq.runner.watch import schedule
 from hpcq.transport import run_here
 
@@ -66,12 +66,13 @@ def look_at_runs(runs_folder: Path, database: Path) -> list[RunTold]:
 
 
 def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
-    described = read_json_or_none(run.run_json)
-    if described is None:
-        yield RunTold(run.path.name, "bad", f"{run.run_json} cannot be read", "remove the folder if nothing in it is needed")
+    try:
+        described = run.described_run()
+    except StoreError as error:
+        yield RunTold(run.path.name, "bad", error.message, "remove the folder if nothing in it is needed")
         return
     name = run.run
-    parts = [*described.get("clusters", ()), *run.link_names()]
+    parts = [*described["clusters"], *run.link_names()]
     holders = holders_of(run)
     stages = {part: _stage(run, part) for part in parts}
     if holders:
@@ -110,7 +111,7 @@ def _newest(run: RunFolder, part: str) -> float:
 
 def holders_of(run: RunFolder) -> dict[str, str]:
     """Return who drives the parts of a run now, by part."""
-    parts = [*read_json(run.run_json)["clusters"], *run.link_names()]
+    parts = [*run.described_run()["clusters"], *run.link_names()]
     return {part: holder for part in parts if (holder := holder_of(run.journal(part)))}
 
 
@@ -440,10 +441,11 @@ def abandoned(runs_folder: Path) -> list[Abandoned]:
 
 
 def _abandoned(run: RunFolder) -> Iterator[Abandoned]:
-    described = read_json_or_none(run.run_json)
-    if described is None:
+    try:
+        described = run.described_run()
+    except StoreError:
         return
-    parts = [*described.get("clusters", ()), *run.link_names()]
+    parts = [*described["clusters"], *run.link_names()]
     journals = [run.journal(part) for part in parts if run.journal(part).is_file()]
     if not journals or (all((run.path / part / "driven.json").is_file() for part in parts) and not run.to_confirm()):
         return

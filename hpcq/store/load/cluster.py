@@ -23,8 +23,8 @@ from hpcq.definition.model import Test
 from hpcq.errors import CHANGED_HINT, StoreError
 from hpcq.evidence.case import EvidenceVerdict, Judge, JudgedResult, no_judge
 from hpcq.kernels import SIZE_OPTION, Kernels
-from hpcq.planning.links import split
-from hpcq.planning.plan import job_name_of, pair_index_of
+from hpcq.planning.links import link_in, split
+from hpcq.planning.plan import Plan, contradiction, job_name_of, pair_index_of
 from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
 from hpcq.run_folder.lines import (
     Line,
@@ -515,9 +515,9 @@ class ClusterLoader(PlanRows):
     def load(self) -> None:
         """Load everything that is new. The caller's transaction makes it one step."""
         changes = self._database.total_changes
-        plan = read_json(self._folder.plan(self.cluster))
-        if plan.get("format") != 1:
-            raise StoreError(f"{self._folder.plan(self.cluster)}: format {plan.get('format')}: must be 1")
+        plan = read_json(self._folder.plan(self.cluster), Plan)
+        if complaint := contradiction(plan):
+            raise StoreError(f"{self._folder.plan(self.cluster)}: {complaint}", CHANGED_HINT)
         state = self._state(plan)
         try:
             self._heads(plan, state)
@@ -825,7 +825,7 @@ class LinkLoader(ClusterLoader):
 
     def _state(self, plan: dict[str, Any]) -> JournalState:
         """Combine both sides into one attempt each. Swap the plan's pairs where the other side was the client."""
-        self._link: Mapping[str, Any] = plan["link"]
+        self._link: Mapping[str, Any] = link_in(plan, str(self._folder.plan(self.cluster)))
         events = read_journal(self._folder.journal(self.cluster))
         state = fold(events)
         self._ends: dict[_Key, dict[str, Attempt]] = {}
@@ -1037,9 +1037,7 @@ def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None
     a readable journal. Clusters that were loaded before the error stay loaded, and you can load again.
     """
     folder = RunFolder(run_folder)
-    run = read_json(folder.run_json)
-    if run.get("format", 1) != 1:
-        raise StoreError(f"{folder.run_json}: format {run['format']}: must be 1")
+    run = folder.described_run()
     wanted = folder.parts() if clusters is None else list(clusters)
     links = folder.link_names()
     kernels = kernels_of_run(folder.described)
