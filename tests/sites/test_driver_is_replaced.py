@@ -84,5 +84,5 @@ def age(run: Path) -> None:
     """Ten minutes have passed."""
     then = time.time() - 600
     for path in run.rglob("*"):
-        if path.name.startswith(("journal.jsonl", "log.txt")):
+        if path.name.startswith(("journal.jsonl", "log.txt", "run.json.writer")):
             os.utime(path, (then, then), follow_symlinks=False)
