@@ -268,6 +268,16 @@ def test_a_text_that_is_no_json_any_more(history: History, capsys: pytest.Captur
         assert f"{history.database}: is damaged: 'no JSON' stands where JSON must stand" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
+def test_a_default_that_is_no_json_any_more(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(history.database)) as database, database:
+        database.execute("UPDATE option SET first_default = 'no JSON' WHERE first_default IS NOT NULL")
+        database.execute("UPDATE parameter_set SET json = 'no JSON'")
+    for words in (["results", "--where", "message_bytes=1"], ["db", "rejudge"]):
+        assert run([*words, "--db", str(history.database)]) == 1
+        assert f"{history.database}: is damaged: 'no JSON' stands where JSON must stand" in capsys.readouterr().err
+
+
 def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows_of(history.database, "SELECT count(*) FROM metric")
     monkeypatch.setattr("hpcq.store.keep.check_and_prune._ROLLED", "SELECT nowhere")
