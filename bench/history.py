@@ -29,8 +29,9 @@ from bench.harness import Claim, claim, cpu_s, finish, parser
 from hpcq.analysis.changed import searched
 from hpcq.kernels import Better
 from hpcq.store.database import Connection, reading, transaction, writing
-from hpcq.store.history import find_series, metrics_of, timeline
-from hpcq.store.selection import Window
+from hpcq.store.history import timeline
+from hpcq.store.selection import Window, metrics_of
+from hpcq.store.series import find_series
 from hpcq.verdict.levels import Sides, judge_search
 
 PAIRS = 500

@@ -12,8 +12,9 @@ from typing import Any
 from hpcq import nodelist
 from hpcq.nodelist import natural
 from hpcq.store.database import Connection
-from hpcq.store.history import MetricRow, SeriesRow, SeriesRows
 from hpcq.store.read.evidence_queries import PASSING_GROUPS
+from hpcq.store.selection import MetricRow
+from hpcq.store.series import SeriesRow, SeriesRows
 from hpcq.units import parse_utc
 from hpcq.verdict.levels import Level
 from hpcq.verdict.node_sets import PairsOfSet, set_name

@@ -33,10 +33,10 @@ from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter, job_scatters, pooled_scatter
 from hpcq.statistics.comparison import smallest_move
 from hpcq.store.database import Connection, transaction, writing
-from hpcq.store.history import MetricRow, SeriesRow, SeriesRows, metric_in
 from hpcq.store.keep.annotations import Author, add_state
 from hpcq.store.query import median
-from hpcq.store.selection import AT_UTC, COUNTS, RESULTS, Window, among, within
+from hpcq.store.selection import AT_UTC, COUNTS, RESULTS, MetricRow, Window, among, metric_in, within
+from hpcq.store.series import SeriesRow, SeriesRows
 from hpcq.units import utc_now
 from hpcq.verdict.levels import GONE, JUDGED_POINTS_MIN, LASTING_COUNT, Level, Sides, judge_boundary, judge_search
 

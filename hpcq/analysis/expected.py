@@ -25,9 +25,9 @@ from hpcq.kernels import Better, size_option
 from hpcq.run_folder.paths import RunFolder, read_json_or_none, read_regular
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import metrics_of, series_values
+from hpcq.store.history import series_values
 from hpcq.store.query import Summary, median
-from hpcq.store.selection import Selection
+from hpcq.store.selection import Selection, metrics_of
 from hpcq.verdict.gates import GateVerdict, judge_gates
 from hpcq.verdict.words import Verdict
 

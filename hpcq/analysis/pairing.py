@@ -18,8 +18,8 @@ from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.comparison import smallest_move
 from hpcq.store.database import Connection
-from hpcq.store.history import MetricRow, SeriesRow, SeriesRows
-from hpcq.store.selection import Window
+from hpcq.store.selection import MetricRow, Window
+from hpcq.store.series import SeriesRow, SeriesRows
 from hpcq.verdict.levels import Level, Sides, judge_boundary, smallest_worse
 
 Facts = Sequence[tuple[str, str]]

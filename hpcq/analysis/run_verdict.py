@@ -265,7 +265,8 @@ class _History:
 
     def __init__(self, database: Connection, run: RunRow, series: RunSeries, found: Sequence[Standing], *, brief: bool) -> None:
         from hpcq.analysis.changed import gone_since, known_states
-        from hpcq.store.history import metrics_of, select
+        from hpcq.store.selection import metrics_of
+        from hpcq.store.series import select
         from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
         began = units.parse_utc(run.created_utc)

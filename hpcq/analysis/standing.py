@@ -22,9 +22,9 @@ from hpcq.analysis.change import Judged as JudgedSeries
 from hpcq.judge.causes import Cause, Coverage, Judged, Role, State, Thing
 from hpcq.kernels import PairTest
 from hpcq.store.database import Connection, answered
-from hpcq.store.history import SeriesRows, metrics_of
 from hpcq.store.ledger import unfit
-from hpcq.store.selection import Window, moment, window
+from hpcq.store.selection import Window, metrics_of, moment, window
+from hpcq.store.series import SeriesRows
 from hpcq.verdict.words import Thing as Subject
 from hpcq.verdict.words import Verdict, VerdictRecord
 

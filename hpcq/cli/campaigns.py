@@ -30,7 +30,7 @@ from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
 from hpcq.kernels import Kernels, Shape
 from hpcq.planning.pairs import lap_length
 from hpcq.planning.plan import Coverage, Plan, coverage_of, nodes_of_pair
-from hpcq.run_folder.paths import RunFolder, Submitted, read_json
+from hpcq.run_folder.paths import FirstWave, RunFolder, read_json
 from hpcq.runner.live import ClusterStatus, EndedTest, RunStatus, Watch
 from hpcq.runner.queue.run_state import powered_down_words
 from hpcq.units import count_of, plain
@@ -523,7 +523,7 @@ def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     """Queue the first jobs on every cluster and return."""
     failures = _workflow(opened, target="submitted")
     for marker in sorted(opened.path.glob("*/submitted.json")):
-        for line in read_json(marker, Submitted)["said"]:
+        for line in read_json(marker, FirstWave)["said"]:
             _say(line)
     if failures:
         return _tell_failures(opened, database, failures, as_json=as_json)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hpcq.analysis.pairing import Compared, Pairing
     from hpcq.analysis.standing import ClusterCause, Standing
     from hpcq.store.database import Connection
-    from hpcq.store.history import SeriesRow
     from hpcq.store.selection import Selection, Window
+    from hpcq.store.series import SeriesRow
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally, VerdictRecord
 

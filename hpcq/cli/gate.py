@@ -17,8 +17,8 @@ from hpcq.gate_kinds import read_against, written_kinds
 
 if TYPE_CHECKING:
     from hpcq.analysis.standing import ClusterCause
-    from hpcq.store.history import MetricRow, SeriesRow, SeriesRows
-    from hpcq.store.selection import Selection
+    from hpcq.store.selection import MetricRow, Selection
+    from hpcq.store.series import SeriesRow, SeriesRows
     from hpcq.verdict.proposing import Proposal
     from hpcq.verdict.words import Tally, VerdictRecord
 

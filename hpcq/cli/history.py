@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from hpcq.analysis.change import Explained
     from hpcq.store.database import Connection
-    from hpcq.store.history import MetricRow, Point, SeriesRow
-    from hpcq.store.selection import Selection, Window
+    from hpcq.store.history import Point
+    from hpcq.store.selection import MetricRow, Selection, Window
+    from hpcq.store.series import SeriesRow
     from hpcq.verdict.node_sets import PairsOfSet
 
 _SERIES = (
@@ -92,7 +93,7 @@ def history(  # noqa: PLR0917 - Click passes by name
 
 def _list_series(database: Path, wanted: Selection, since: str | None, *, as_json: bool) -> int:
     from hpcq.store.database import reading
-    from hpcq.store.history import summary
+    from hpcq.store.series import summary
 
     with reading(database) as connection:
         found, _ = chosen(connection, wanted)
@@ -114,8 +115,9 @@ def _one_series(database: Path, name: str, since: str | None, metric: str | None
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import names_several
     from hpcq.store.database import reading
-    from hpcq.store.history import find_series, metrics_of, timeline
-    from hpcq.store.selection import ALL_TIME, window
+    from hpcq.store.history import timeline
+    from hpcq.store.selection import ALL_TIME, metrics_of, window
+    from hpcq.store.series import find_series
 
     with reading(database) as connection:
         found = find_series(connection, name)
@@ -155,8 +157,8 @@ def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explai
     from hpcq.analysis.change import pairs_at
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import nodes_of
-    from hpcq.store.history import metrics_of, select
-    from hpcq.store.selection import Selection
+    from hpcq.store.selection import Selection, metrics_of
+    from hpcq.store.series import select
 
     metrics, members = metrics_of(database, None), set(nodes_of(row.client, row.server))
     rows = select(database, Selection(cluster=row.cluster))

@@ -245,8 +245,8 @@ def _told(connection: Connection, story: NodeStory, selection: Selection, since:
     from hpcq.analysis.series_outcomes import lost_in
     from hpcq.analysis.standing import bounds_of, standings
     from hpcq.nodelist import names_several
-    from hpcq.store.history import select
     from hpcq.store.read.evidence_queries import new_flaws
+    from hpcq.store.series import select
 
     mine = select(connection, replace(selection, cluster=story.cluster, node=story.node))
     flaws = [one for one in new_flaws(connection, selection.window) if (one.cluster, one.node) == (story.cluster, story.node)]

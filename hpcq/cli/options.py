@@ -15,9 +15,9 @@ from hpcq.errors import UserError
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
-    from hpcq.store.history import MetricRow, SeriesRows
     from hpcq.store.query import ResultRow
-    from hpcq.store.selection import Selection, Window
+    from hpcq.store.selection import MetricRow, Selection, Window
+    from hpcq.store.series import SeriesRows
 
 
 class _Number(click.IntRange):
@@ -210,8 +210,8 @@ def _gathering(function: _Function, names: Sequence[str]) -> _Function:
 
 def chosen(connection: Connection, wanted: Selection) -> tuple[SeriesRows, dict[str, MetricRow]]:
     """The series that the options select, and the metric of each kernel. Raises UserError for unknown names."""
-    from hpcq.store.history import metrics_of, select
-    from hpcq.store.selection import Selection, check_selection
+    from hpcq.store.selection import Selection, check_selection, metrics_of
+    from hpcq.store.series import select
 
     check_selection(connection, wanted)
     metrics = metrics_of(connection, wanted.metric)

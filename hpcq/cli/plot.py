@@ -123,8 +123,9 @@ def history(name: str, since: str | None, metric: str | None, target: Path, data
     """
     from hpcq.analysis.changed import explained, searched
     from hpcq.store.database import reading
-    from hpcq.store.history import find_series, metrics_of, timeline
-    from hpcq.store.selection import ALL_TIME, window
+    from hpcq.store.history import timeline
+    from hpcq.store.selection import ALL_TIME, metrics_of, window
+    from hpcq.store.series import find_series
 
     kind = _kind(target)
     with reading(database) as connection:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hpcq.analysis.change import Block, Explained, Judged
     from hpcq.analysis.gates import FailedGate
     from hpcq.analysis.standing import ClusterCause, Standing
-    from hpcq.store.history import SeriesRows
     from hpcq.store.selection import Selection, Window
+    from hpcq.store.series import SeriesRows
     from hpcq.verdict.levels import Level
     from hpcq.verdict.node_sets import PairsOfSet
     from hpcq.verdict.words import Tally, VerdictRecord

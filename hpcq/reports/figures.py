@@ -21,8 +21,10 @@ from hpcq import units
 from hpcq.errors import HpcqError
 from hpcq.kernels import size_text
 from hpcq.reports.plots import Matrix, band_of, drawn_values, kernel_title, metric_title
-from hpcq.store.history import MetricRow, Point, SeriesRow
+from hpcq.store.history import Point
 from hpcq.store.query import Summary, median
+from hpcq.store.selection import MetricRow
+from hpcq.store.series import SeriesRow
 
 FORMATS = ("svg", "png", "pdf")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#4d5a66")

@@ -18,8 +18,10 @@ from hpcq.analysis.expected import Around, Expected, Test, test_of
 from hpcq.analysis.standing import CauseNight, CauseNights
 from hpcq.kernels import size_text
 from hpcq.nodelist import natural
-from hpcq.store.history import MetricRow, Point, SeriesRow
+from hpcq.store.history import Point
 from hpcq.store.query import Summary, median
+from hpcq.store.selection import MetricRow
+from hpcq.store.series import SeriesRow
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Names of kernels and metrics for titles: `tcp_stream` is "TCP stream", `round_trip_p50_ns` is "round trip p50".

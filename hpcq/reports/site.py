@@ -24,11 +24,11 @@ from hpcq.reports.stretch import StretchVerdict, change_name, write_change, writ
 from hpcq.run_folder.paths import read_json_or_none, write_json, write_text
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.history import select
 from hpcq.store.query import RunRow
 from hpcq.store.read.nodes import NodeRow, node_rows
 from hpcq.store.read.stretches import declared_marks
 from hpcq.store.selection import Selection, Window, moment
+from hpcq.store.series import select
 from hpcq.verdict.words import Tally, Verdict
 
 #: What pages of clusters, nodes and changes look back on.

@@ -32,12 +32,13 @@ from hpcq.reports.plots import Timeline, make_nightly, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import MetricRow, SeriesRows, metrics_of, select, timeline
+from hpcq.store.history import timeline
 from hpcq.store.ledger import last_verdicts
 from hpcq.store.query import check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
 from hpcq.store.read.stretches import events_in, findings_in, runs_in
-from hpcq.store.selection import Selection, Window, check_selection, moment, window
+from hpcq.store.selection import MetricRow, Selection, Window, check_selection, metrics_of, moment, window
+from hpcq.store.series import SeriesRows, select
 from hpcq.verdict.words import Tally, Thing, Verdict, VerdictRecord
 
 #: Days before the stretch that a search for changes reads.

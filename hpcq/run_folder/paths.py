@@ -52,7 +52,7 @@ class _RunFields(_RunAlways, total=False):
     confirm: bool
 
 
-class Mark(TypedDict):
+class FailedStage(TypedDict):
     """The fields of what a failed stage leaves."""
 
     stage: str
@@ -61,7 +61,7 @@ class Mark(TypedDict):
     exit_code: int
 
 
-class Submitted(TypedDict):
+class FirstWave(TypedDict):
     """The fields of what a first wave leaves."""
 
     said: list[str]

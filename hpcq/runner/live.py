@@ -19,7 +19,7 @@ from hpcq.kernels import Kernels
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from
 from hpcq.run_folder.lines import mapping, printed
-from hpcq.run_folder.paths import Mark, RunFolder, read_json, read_json_or_none, read_regular
+from hpcq.run_folder.paths import FailedStage, RunFolder, read_json, read_json_or_none, read_regular
 from hpcq.runner.queue.run_state import ClusterState, RunState, summary
 from hpcq.store.load.row_keys import flatten
 
@@ -160,7 +160,7 @@ def has_ended(run: RunFolder) -> bool:
 
 def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunState]) -> ClusterStatus:
     folder = run.path / name
-    errors = [read_json(path, Mark) for path in sorted(folder.glob("*.error.json"))]
+    errors = [read_json(path, FailedStage) for path in sorted(folder.glob("*.error.json"))]
     error = str(errors[0]["message"]) if errors else None
     if not run.plan(name).is_file():
         return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})

@@ -23,7 +23,7 @@ from typing import Any
 
 from hpcq import assets, units
 from hpcq.errors import Exit, HeldError, HpcqError, StoreError, UserError, of_the_machine
-from hpcq.run_folder.paths import Mark, RunFolder, read_json, write_json
+from hpcq.run_folder.paths import FailedStage, RunFolder, read_json, write_json
 from hpcq.transport import quote, run_here
 from hpcq.visible import visible
 from hpcq.writer_lock import STALE_S, WriterLock
@@ -236,7 +236,7 @@ def failures_of(run: RunFolder) -> list[HpcqError]:
     """
     found: dict[str, HpcqError] = {}
     for path in _marks(run):
-        said = read_json(path, Mark)
+        said = read_json(path, FailedStage)
         kind = UserError if said["exit_code"] == Exit.USAGE else HpcqError
         found.setdefault(said["message"], kind(said["message"], said["hint"]))
     return sorted(found.values(), key=lambda error: error.exit_code, reverse=True)

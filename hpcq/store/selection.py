@@ -25,7 +25,7 @@ import datetime as dt
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -504,3 +504,45 @@ def find_run(database: sqlite3.Connection, name: str | None) -> str:
     if beginning:
         raise UserError(f"{name!r} begins the name of {len(beginning)} runs: {', '.join(beginning[:5])}", "write more of it")
     raise UserError(f"{name!r} is not a run", f"the last ones are {', '.join(str(row[0]) for row in rows[:5])}")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The metric that is meant: the one of a name, or the main one of each kernel.
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """The metric of a kernel that an analysis reads."""
+
+    metric_name_id: int
+    name: str
+    unit: str
+    better: str
+
+
+def metrics_of(database: Connection, name: str | None) -> dict[str, MetricRow]:
+    """By kernel: the metric of that name; without a name, the kernel's main metric."""
+    condition = "mn.metric_name_id = k.main_metric_name_id" if name is None else "mn.name = ?"
+    found = {
+        row["kernel"]: MetricRow(row["metric_name_id"], row["name"], row["unit"], row["better"])
+        for row in database.execute(
+            "SELECT k.name AS kernel, mn.metric_name_id, mn.name, mn.unit, mn.better FROM metric_name mn"
+            f" JOIN kernel k ON k.kernel_id = mn.kernel_id WHERE {condition}",
+            () if name is None else (name,),
+        )
+    }
+    if not found and name is not None:
+        names = [str(row[0]) for row in database.execute("SELECT DISTINCT name FROM metric_name ORDER BY name")]
+        raise UserError(f"{name!r} is not a metric in this database", f"there are {', '.join(names)}")
+    return found
+
+
+def metric_in(database: Connection, metrics: Iterable[MetricRow]) -> str:
+    """SQL for which of these metrics a result has, at most one a kernel; it must be joined with its parameter_set `ps`.
+
+    A list of all of them costs SQLite a look into the index for each, of every result.
+    """
+    ids = ", ".join(str(one.metric_name_id) for one in metrics) or "NULL"
+    query = f"SELECT kernel_id, metric_name_id FROM metric_name WHERE metric_name_id IN ({ids})"
+    cases = "".join(f" WHEN {kernel_id} THEN {metric_id}" for kernel_id, metric_id in database.execute(query))
+    return f"CASE ps.kernel_id{cases} END" if cases else "NULL"

@@ -38,7 +38,7 @@ def test_what_writes_says_so_and_what_reads_goes_on(state: str, nights: History,
     folder.mkdir()
     spoil = "dd if=/dev/zero of=fill bs=1k 2>/dev/null || true" if state == "full" else f"mount -o remount,ro {folder}"
     script = f"""set -e
-mount -t tmpfs -o size=8m tmpfs {folder}
+mount -t tmpfs -o size=8m,mode=0700 tmpfs {folder}
 cp {nights.database} {folder}/results.db
 cd {folder}
 {spoil}

@@ -14,9 +14,10 @@ from hpcq.analysis.run_verdict import run_verdict
 from hpcq.cli.main import run
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.history import metrics_of, select, timeline
+from hpcq.store.history import timeline
 from hpcq.store.read.nodes import node_rows
-from hpcq.store.selection import Selection, Window
+from hpcq.store.selection import Selection, Window, metrics_of
+from hpcq.store.series import select
 from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 

@@ -11,8 +11,8 @@ import pytest
 from hpcq.cli.main import run
 from hpcq.errors import UserError
 from hpcq.store.database import reading
-from hpcq.store.history import select
 from hpcq.store.selection import Selection, moment, window
+from hpcq.store.series import select
 from tests.history.histories import History, json_of
 
 pytestmark = pytest.mark.fast

@@ -18,8 +18,8 @@ from bench.support.histories import LEAF_SIZE, Fault, Site, draw
 from hpcq.analysis.standing import standings
 from hpcq.store import database as store
 from hpcq.store.database import reading
-from hpcq.store.history import select
 from hpcq.store.selection import Selection
+from hpcq.store.series import select
 from tests.judge.test_told_by_regressions import rows_of
 from tests.store.test_import import FIRST, HEAD, Importing
 

@@ -21,7 +21,7 @@ from hpcq.planning.waves import choose_wave
 from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job, write_job
 from hpcq.scheduler.base import Bound, JobLimits
 from hpcq.scheduler.types import NodeCondition, NodeState
-from hpcq.store.history import SeriesRow
+from hpcq.store.series import SeriesRow
 from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast

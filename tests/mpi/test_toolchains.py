@@ -29,10 +29,11 @@ from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.runner.site.build import with_toolchain
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.database import reading
-from hpcq.store.history import select, series_values
+from hpcq.store.history import series_values
 from hpcq.store.query import summaries
 from hpcq.store.read.toolchains import compared, level, toolchain_rows
 from hpcq.store.selection import Selection
+from hpcq.store.series import select
 from hpcq.verdict.gates import GateVerdict
 from hpcq.verdict.words import Verdict
 from tests.store.run_folders import START, RunBuilder, load, utc

@@ -11,9 +11,8 @@ import pytest
 
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.history import metrics_of
 from hpcq.store.load.cluster import load_run
-from hpcq.store.selection import Selection
+from hpcq.store.selection import Selection, metrics_of
 from tests.store.run_folders import RunBuilder, ask, load
 
 pytestmark = pytest.mark.fast

@@ -152,7 +152,7 @@ def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
         elif what == "result":
             target, moment = {"result_id": int(name)}, _measured(database, int(name))
         elif what == "series":
-            from hpcq.store.history import find_series
+            from hpcq.store.series import find_series
 
             target = {"series_id": find_series(database, name)[0].series_id}
         else:

@@ -24,8 +24,7 @@ from hpcq.judge.values import NOBODY, Night, Outcome, Test, Values, oriented
 from hpcq.kernels import Better
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
-from hpcq.store.history import MetricRow, metric_in
-from hpcq.store.selection import Window
+from hpcq.store.selection import MetricRow, Window, metric_in
 
 _ROW = np.dtype([("run", "i8"), ("series", "i8"), ("value", "f8"), ("outcome", "i1"), ("confirms", "i8")])
 _SERIES = np.dtype([("series", "i8"), ("client", "i8"), ("server", "i8"), ("test", "i8")])
