@@ -221,17 +221,18 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
     """Make old runs small: remove counters and histograms, and keep the median and interval of what a job repeated often.
 
     Histories, change points and verdicts do not change, because they rest on those medians. Results, boots, facts, findings
-    and all that people wrote stay too. hpcq does not touch the run folders.
+    and all that people wrote stay too. hpcq does not touch the run folders. An age counts back from the newest run, so that a
+    clock of this machine that is ahead makes nothing old.
 
     \b
     Example: hpcq db prune --keep 365d
     """
     from hpcq.store.database import reading
     from hpcq.store.keep.check_and_prune import prune as roll_up
-    from hpcq.store.selection import moment
+    from hpcq.store.selection import moment, newest_run_at
 
     with reading(database) as connection:
-        before = moment(connection, keep)
+        before = moment(connection, keep, newest_run_at(connection))
     found = roll_up(database, before, dry_run=dry_run)
     if as_json:
         print_json(asdict(found))

@@ -26,6 +26,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -348,6 +349,16 @@ def moment(database: Connection, text: str, now: dt.datetime | None = None) -> s
         query = f"SELECT min(created_utc) FROM run WHERE run_id IN ({marks})"
         return str(database.execute(query, found.run_ids).fetchone()[0])[:19]
     raise UserError(f"{text!r} has no beginning", _HINT)
+
+
+def newest_run_at(database: Connection) -> dt.datetime:
+    """When the newest run began, but for those that are dated later than now; now where there is none."""
+    present = dt.datetime.now(dt.UTC)
+    query = "SELECT max(created_utc) FROM run WHERE created_utc <= ?"
+    newest = database.execute(query, (units.utc_text(present),)).fetchone()[0]
+    with suppress(ValueError):  # a day that no month has
+        return present if newest is None else units.parse_utc(str(newest))
+    return present
 
 
 def window(database: Connection, text: str, now: dt.datetime | None = None) -> Window:

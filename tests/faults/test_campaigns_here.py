@@ -8,10 +8,9 @@ import pytest
 
 from tests.faults.campaigns_here import FAULTS, MOMENTS, SITES, drawn, play, told
 
-#: Four of the two hundred of `make faults`: together they draw every kind, every site, and one run with its workflow.
-SEEDS = (54, 71, 163, 166)
-#: Seeds with fewer faults each.
-MORE_SEEDS = (17, 41, 108, 124, 144, 149, 172, 178, 179, 195)
+#: Ten of the two hundred of `make faults`: together they draw every kind, every site, and runs with their workflow.
+SEEDS = (54, 71, 163, 166, 17, 41, 108, 124, 144, 149)
+MORE_SEEDS = (172, 178, 179, 195)
 
 
 @pytest.mark.promise(
@@ -25,7 +24,7 @@ def test_faults_drawn_by_a_seed(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.fast
-def test_the_four_draw_every_kind_and_site() -> None:
+def test_the_ten_draw_every_kind_and_site() -> None:
     stories = [drawn(seed) for seed in SEEDS]
     assert {one.kind for *_, faults in stories for one in faults} == set(FAULTS)
     assert {site for site, *_ in stories} == set(SITES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import sqlite3
 import zlib
@@ -243,6 +244,20 @@ def test_merging_clusters_of_the_same_name_and_into_nothing(tmp_path: Path, caps
 
 
 @pytest.mark.usefixtures("every_job_rolls_up")
+@pytest.mark.heavy
+@pytest.mark.promise("A clock that is ahead makes no run old enough to be pruned.")
+def test_an_age_counts_from_the_newest_run(history: History, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ahead(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Ahead:
+            return cls(2099, 1, 1, tzinfo=tz)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dt, "datetime", Ahead)
+        assert say("db", "prune", "--keep", "365d", "--dry-run", "--json")["run_count"] == 0
+        assert say("db", "prune", "--keep", "1d", "--dry-run", "--json")["run_count"] > 0
+
+
 @pytest.mark.heavy
 @pytest.mark.promise("A damaged block of evidence stays where it is, is named, and keeps no other from being pruned.")
 @pytest.mark.parametrize("text", [b"no JSON", b"[1, 2]", b'{"ends": [5]}', b"[" * 200_000, None])
