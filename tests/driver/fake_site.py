@@ -249,6 +249,12 @@ class OnlyRun(SharedAccount):
         """Ask nobody."""
 
 
+def described(run: str) -> dict[str, Any]:
+    """What stands in run.json."""
+    fields = {"run": run, "campaign": "night", "clusters": ["sim"], "links": [], "seed": 1}
+    return {**fields, "created_utc": "2026-11-01T00:00:00Z", "database": "results.db"}
+
+
 @dataclass
 class FakeSite:
     """One cluster and one run on it."""
@@ -282,7 +288,7 @@ class FakeSite:
         self.plan = self._plan()
         self.run.plan("sim").parent.mkdir(parents=True, exist_ok=True)
         self.allow(self.plan.walltime_s)
-        write_json(self.run.run_json, {"run": self.run_name, "clusters": ["sim"], "links": []})
+        write_json(self.run.run_json, described(self.run_name))
 
     def allow(self, walltime_s: int) -> None:
         """Jobs have this time limit."""

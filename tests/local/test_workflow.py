@@ -79,7 +79,8 @@ def test_several_campaigns_and_runs_expand(desk: LocalDesk, monkeypatch: pytest.
     desk.campaign(name="two", clusters="tiny, other")
     found = expand({"campaign": "one.yaml,two.yaml", "runs": "here/too/"})
     assert [(run.folder, run.clusters) for run in found] == [("here/too/one", ("tiny",)), ("here/too/two", ("tiny", "other"))]
-    (desk.folder / "run.json").write_text(json.dumps({"clusters": ["tiny"]}))
+    fields = {"run": "night-1", "campaign": "night", "clusters": ["tiny"], "seed": 1, "created_utc": "2026-11-01T00:00:00Z"}
+    (desk.folder / "run.json").write_text(json.dumps(fields | {"database": "results.db"}))
     assert [(run.folder, run.clusters) for run in expand({"run": "."})] == [(".", ("tiny",))]
 
 

@@ -14,6 +14,7 @@ from hpcq.errors import HpcqError
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, write_json
 from hpcq.runner.watch.doctor import abandoned
+from tests.driver.fake_site import described
 
 pytestmark = pytest.mark.fast
 HOUR_S = 3600.0
@@ -27,7 +28,7 @@ def made(folder: Path, name: str, *events: str, quiet_s: float = HOUR_S) -> RunF
     """A run with one cluster, whose journal has these events and is that old."""
     run = RunFolder(folder / name)
     (run.path / "sim").mkdir(parents=True)
-    write_json(run.run_json, {"run": name, "clusters": ["sim"], "links": []})
+    write_json(run.run_json, described(name))
     with Journal(run.journal("sim")) as journal:
         for event in ("opened", *events):
             journal.append(event, **FIELDS.get(event, {}))
@@ -49,7 +50,7 @@ def test_a_run_whose_driver_died_is_found_and_one_that_ended_or_never_began_is_n
     made(tmp_path, "dead", "not_run")
     write_json(made(tmp_path, "ended", "closed").path / "sim" / "driven.json", {})
     RunFolder(tmp_path / "planned").path.mkdir()
-    write_json(RunFolder(tmp_path / "planned").run_json, {"run": "planned", "clusters": ["sim"], "links": []})
+    write_json(RunFolder(tmp_path / "planned").run_json, described("planned"))
     assert left_of(tmp_path) == {"dead": ""}
 
 
