@@ -258,6 +258,7 @@ def test_an_age_counts_from_the_newest_run(history: History, say: Any, monkeypat
         assert say("db", "prune", "--keep", "1d", "--dry-run", "--json")["run_count"] > 0
 
 
+@pytest.mark.usefixtures("every_job_rolls_up")
 @pytest.mark.heavy
 @pytest.mark.promise("A damaged block of evidence stays where it is, is named, and keeps no other from being pruned.")
 @pytest.mark.parametrize("text", [b"no JSON", b"[1, 2]", b'{"ends": [5]}', b"[" * 200_000, None])
