@@ -289,6 +289,7 @@ esac
 
 @pytest.mark.promise("Where a site forbids the list of other users' jobs, hpcq goes on without it and says so.")
 def test_a_site_that_lists_own_jobs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.scheduler.base._OTHERS_PAUSE_PER_ANSWER", 0.0)  # an answer takes a second on a busy machine
     for name, text in (("squeue", QUEUE.format(folder=tmp_path)), ("sinfo", "#!/bin/sh\necho 'n1|idle|main*||none'\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -306,6 +307,7 @@ def test_a_site_that_lists_own_jobs_only(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_controller_that_does_not_answer_forbids_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.scheduler.base._OTHERS_PAUSE_PER_ANSWER", 0.0)  # an answer takes a second on a busy machine
     for name in ("squeue", "sinfo"):
         (tmp_path / name).write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
         (tmp_path / name).chmod(0o755)
