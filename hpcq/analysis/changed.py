@@ -42,8 +42,8 @@ from hpcq.verdict.levels import GONE, JUDGED_POINTS_MIN, LASTING_COUNT, Level, S
 
 Floats = NDArray[np.float64]
 _ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("mark", "i1")])
-#: Query at most this many series one by one, or one for so many results that there are: each costs as much as that many rows.
-#: For more, read all results of the window once.
+#: Series are queried one by one where they are at most this many, or at most one for every 50 results of the database: a query
+#: costs as much as reading 50 rows. For more series, all results of the window are read once.
 _ONE_BY_ONE, _RESULTS_A_SERIES = 100, 50
 
 
@@ -170,8 +170,9 @@ def disturbed_in(
 ) -> dict[int, int]:
     """By series_id: how many of its last jobs in the window were measured only beside other work.
 
-    They are counted back to its last job there with an undisturbed repetition; series that end with one are left out. only:
-    of these series; those of others may be there, too.
+    They are counted back to its last job there with an undisturbed repetition; series that end with one are left out.
+
+    only: the series that are asked for. Where they are many, others are in the answer, too.
     """
     condition, bound = within(window, facts)
     condition += among(only)

@@ -154,7 +154,8 @@ def _not_compared(values: Sequence[list[float]], where: Sequence[str]) -> Level:
 
 def _keys(rows: SeriesRows, measured: Sequence[Tracks]) -> dict[int, Key]:
     """The key of each series. measured: what has values in A, and in B."""
-    test, way = rows.places_of_tests(), rows.places_of_ways()
+    test = np.unique(rows.places_of_tests(), return_inverse=True)[1].reshape(-1)
+    way = rows.places_of_ways()
     way_count = int(way.max(initial=0)) + 1
     sides = [np.unique((test * way_count + way)[rows.are(one.series_id)]) for one in measured]
     several = [tests[counts > 1] for tests, counts in (np.unique(one // way_count, return_counts=True) for one in sides)]

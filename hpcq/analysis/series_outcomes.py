@@ -346,7 +346,7 @@ class Lost:
 def planned_in(database: Connection, window: Window, only: Collection[int] | None = None) -> set[int]:
     """The series_id of every series with a planned result in this stretch: measured, failed or never run.
 
-    only: of these.
+    only: the series that are asked for. Where they are many, others are in the answer, too.
     """
     condition, bound = counted_within(window)
     condition += among(only)
@@ -356,7 +356,7 @@ def planned_in(database: Connection, window: Window, only: Collection[int] | Non
 def lost_in(database: Connection, window: Window, only: Collection[int] | None = None) -> dict[int, Lost]:
     """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value.
 
-    only: of these series.
+    only: the series that are asked for. Where they are many, others are in the answer, too.
     """
     condition, bound = counted_within(window)
     condition += among(only)

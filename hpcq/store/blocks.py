@@ -232,7 +232,8 @@ def readable(block: bytes, json_bytes: int) -> bool:
         text = unpacked(block, json_bytes)
         if text is None or len(text) != json_bytes:
             return False
-        if len(block) != json_bytes:  # packed: its checksum says that it is the text that was written, of a million no other
+        # Packed, its checksum says that it is the text that was written. To parse a million of them costs as much again.
+        if len(block) != json_bytes:
             return text.startswith(b"{") and text.endswith(b"}")
         return isinstance(json.loads(text), dict)
     except (zlib.error, ValueError, RecursionError):

@@ -96,9 +96,6 @@ def row_id(text: str) -> int | None:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-
-
-# ----------------------------------------------------------------------------------------------------------------------
 # The points of one series, oldest first: timeline().
 #
 # A point is the median of a test's repetitions in one job. They ran back to back and share the job's luck, so they are

@@ -280,11 +280,17 @@ def _places(
     )
 
 
+_PLACE_MAX = 1 << 62
+
+
 def _joined_ranks(first: NDArray[np.int64], *others: NDArray[np.int64]) -> NDArray[np.int64]:
     """One number that orders as these do, one after the other."""
     place = first
     for rank in others:
-        place = place * (rank.max(initial=0) + 1) + rank
+        step = int(rank.max(initial=0)) + 1
+        if int(place.max(initial=0)) >= _PLACE_MAX // step:  # a site of many names: numbered anew before 64 bits are too few
+            place = np.unique(place, return_inverse=True)[1].reshape(-1)
+        place = place * step + rank
     return place
 
 

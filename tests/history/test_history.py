@@ -6,13 +6,14 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hpcq.cli.main import run
 from hpcq.errors import UserError
 from hpcq.store.database import reading
 from hpcq.store.selection import Selection, moment, window
-from hpcq.store.series import select
+from hpcq.store.series import _joined_ranks, select
 from tests.history.histories import History, json_of
 
 pytestmark = pytest.mark.fast
@@ -272,3 +273,14 @@ def test_filters_say_what_there_is(slowed: History, ask: Any) -> None:
         assert said in told
     assert "there are 212992, 4194304" in ask(slowed, "history", "--fact", "sysctl.net.core.rmem_max=1")[1]
     assert "'tcp_strem/n1' is not a series" in ask(slowed, "history", "tcp_strem/n1")[1]
+
+
+@pytest.mark.fast
+def test_places_order_as_the_names_do_where_their_numbers_do_not_fit() -> None:
+    """A hundred thousand nodes, thousands of tests and networks: the product of their counts is beyond 64 bits."""
+    random = np.random.default_rng(1)
+    ranks = [random.integers(0, 2**21, 400) for _ in range(4)]
+    place = _joined_ranks(*ranks)
+    wanted = sorted(range(400), key=lambda one: tuple(int(rank[one]) for rank in ranks))
+    assert np.argsort(place, kind="stable").tolist() == wanted
+    assert place.min() >= 0
