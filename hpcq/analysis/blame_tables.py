@@ -16,7 +16,7 @@ from hpcq.analysis.series_outcomes import SeriesOutcome, of_pairs, outcomes_in
 from hpcq.analysis.standing import JOBS_MIN, Standing
 from hpcq.judge.causes import Thing
 from hpcq.kernels import Better
-from hpcq.localisation import Blame, Culprit, PairTable
+from hpcq.localisation import MINIMUM_EFFECT_RATIO, Blame, Culprit, PairTable, blame
 from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
 from hpcq.store.ledger import leaves_of
@@ -92,7 +92,8 @@ class RunTables:
 
     sleep: by test, in how many of its results a CPU slept deeply, in words. sets: tests of several nodes together, which
     blame does not use. units: of each test's values. pairs: by test, the series of each pair of nodes. failed_gates: what is
-    beyond the gates of these runs.
+    beyond the gates of these runs. undisturbed: of each test with jobs that were measured only beside other work, the table
+    without these.
     """
 
     cluster: str
@@ -106,6 +107,7 @@ class RunTables:
     units: Mapping[str, str | None] = field(default_factory=dict)
     pairs: Mapping[str, tuple[tuple[int, Pair], ...]] = field(default_factory=dict)
     failed_gates: tuple[FailedGate, ...] = ()
+    undisturbed: Mapping[str, PairTable] = field(default_factory=dict)
 
 
 def tables_of(
@@ -151,6 +153,11 @@ def tables_of(
         tuple(_set_test(labels[one.test], one) for one in outcomes if names_several(one.server)),
         {test: unit_of(part[0].metric) for test, part in by_test.items()},
         {test: tuple((one.series_id, (one.client, one.server)) for one in part) for test, part in by_test.items()},
+        undisturbed={
+            test: _table(part, leaves, kinds, undisturbed=True)
+            for test, part in by_test.items()
+            if any(job.clean_value is None and job.value is not None for one in part for job in one.jobs)
+        },
     )
 
 
@@ -160,12 +167,14 @@ def _set_test(test: str, one: SeriesOutcome) -> SetTest:
     return SetTest(test, nodes_of(one.client, one.server), len(one.jobs), len(ran), lost, one.why)
 
 
-def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str], kinds: Mapping[str, str]) -> PairTable:
+def _table(
+    series: Sequence[SeriesOutcome], leaves: Mapping[str, str], kinds: Mapping[str, str], *, undisturbed: bool = False
+) -> PairTable:
     rows: list[tuple[str, str, str, float]] = []
     for one in series:
         seen: dict[str, int] = {}
         for job in one.jobs:
-            value = job.clean_value if job.clean_value is not None else job.value
+            value = job.clean_value if undisturbed or job.clean_value is not None else job.value
             if _lost(job.lost_count, job.value_count):
                 value = 0.0 if one.better == Better.HIGHER.value else float("1e300")
             if value is not None and one.better != Better.NONE.value:
@@ -216,18 +225,47 @@ def with_newest_run(found: Blame, newest: Blame) -> Blame:
     return replace(found, **{name: getattr(found, name) + more for name, more in added.items()})
 
 
-def with_enough_jobs(found: Blame, standing: Standing | None, pairs: Sequence[tuple[int, Pair]]) -> Blame:
+def slow_only_beside_work(
+    found: Blame,
+    undisturbed: PairTable | None,
+    *,
+    higher_is_better: bool,
+    minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
+) -> dict[Culprit, str]:
+    """Culprits that blame would not name but for jobs that were measured beside other work, each with that in words.
+
+    undisturbed: the table of the same test without these jobs, or None where it has none. The rest as blame was given it.
+    """
+    culprits = (*found.nodes, *found.links, *found.groups)
+    if undisturbed is None or not culprits:
+        return {}
+    sure = blame(undisturbed, higher_is_better=higher_is_better, minimum_effect_ratio=minimum_effect_ratio)
+    alone = {(one.kind, one.names) for one in (*sure.nodes, *sure.links, *sure.groups)}
+    return {
+        one: f"{100 * (1 - one.speed_ratio):.1f} % slower only in jobs beside other work: measure again"
+        for one in culprits
+        if (one.kind, one.names) not in alone
+    }
+
+
+def with_enough_jobs(
+    found: Blame,
+    standing: Standing | None,
+    pairs: Sequence[tuple[int, Pair]],
+    beside_work: Mapping[Culprit, str] | None = None,
+) -> Blame:
     """Turn culprits with fewer than three slow jobs into open questions, and those against whom earlier nights speak.
 
     pairs: the series of the test, with their ends. Where the nights of these are enough to judge it, they decide whether a
-    thing is told: one run alone does not.
+    thing is told: one run alone does not. beside_work: of `slow_only_beside_work`; these are open questions too.
     """
     culprits = (*found.nodes, *found.links, *found.groups)
-    known: dict[Culprit, str | None] = {}
+    known: dict[Culprit, str | None] = dict(beside_work or {})
     for one in culprits if standing is not None else ():
         thing, names = Thing(one.kind.value), set(one.names)
         touched = [number for number, ends in pairs if thing is Thing.GROUP or names <= set(ends)]
-        known[one] = standing.beside_one_run(thing, one.names, touched) if standing is not None else None
+        said = standing.beside_one_run(thing, one.names, touched) if standing is not None else None
+        known[one] = said or known.get(one)
     few = [one for one in culprits if known.get(one) or one.slow_count < JOBS_MIN]
     if not few:
         return found

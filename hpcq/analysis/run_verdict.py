@@ -52,6 +52,7 @@ _LOOK_BACK_DAYS = 120
 _CHANGED_DAYS = 30
 _SHOWN = 5
 #: What judges a run that has neither a gate nor a history.
+_BESIDE_WORK = ", but only in jobs beside other work: measure again"
 _ONE_RUN = "no gate and no history judges this run, but its own values next to each other"
 #: What people say of a change so that it is no alarm.
 _NO_ALARM = {"expected", "false"}
@@ -188,7 +189,9 @@ def run_verdict(
             reason for place in sorted({row.cluster for row in runs}) for reason in _slow_next_to_others(database, run, place)
         ]
         if slow:
-            return RunVerdict(Verdict.DEGRADED, _ONE_RUN, (*slow, *reasons), suspected, nightly=nightly)
+            sure = any(one.verdict is Verdict.DEGRADED for one in slow)
+            word = Verdict.DEGRADED if sure else Verdict.INCONCLUSIVE
+            return RunVerdict(word, _ONE_RUN, (*slow, *reasons), suspected, nightly=nightly)
     if reasons:
         nothing = not any(one.measured_count for one in runs)
         return RunVerdict(
@@ -198,22 +201,30 @@ def run_verdict(
 
 
 def _slow_next_to_others(database: Connection, run: str, cluster: str) -> list[Reason]:
-    """What blame names in this run, if it lost a tenth or more: who judges a first run has nothing but its own values."""
-    from hpcq.analysis.blame_tables import tables_of, with_enough_jobs
+    """What blame names in this run, if it lost a tenth or more: who judges a first run has nothing but its own values.
+
+    What is slow only in jobs beside other work is named too, as inconclusive.
+    """
+    from hpcq.analysis.blame_tables import slow_only_beside_work, tables_of, with_enough_jobs
     from hpcq.localisation import blame
 
     found = dict[tuple[str, ...], Reason]()
     read = tables_of(database, [run], Selection(cluster=cluster), None)
     for test, higher_is_better, table in read.tables:
         said = with_enough_jobs(blame(table, higher_is_better=higher_is_better), None, read.pairs[test])
+        beside_work = slow_only_beside_work(said, read.undisturbed.get(test), higher_is_better=higher_is_better)
         for one in (*said.groups, *said.nodes, *said.links):
             if one.speed_ratio <= DOUBTFUL_RATIO:
                 words = (
                     f"{one.kind.value} {cluster}/{' - '.join(one.names)}: {100 * (1 - one.speed_ratio):.1f} % slower"
                     f" than others of this run in {test}, in {one.slow_count} of {one.result_count} jobs"
                 )
-                found.setdefault((one.kind.value, *one.names), Reason(Verdict.DEGRADED, words, 1))
-    return list(found.values())
+                doubt = one in beside_work
+                reason = Reason(Verdict.INCONCLUSIVE if doubt else Verdict.DEGRADED, words + _BESIDE_WORK * doubt, 1)
+                key = (one.kind.value, *one.names)
+                if key not in found or found[key].verdict is not Verdict.DEGRADED:
+                    found[key] = reason
+    return sorted(found.values(), key=lambda one: one.verdict is not Verdict.DEGRADED)
 
 
 def with_verdicts(database: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -303,7 +303,8 @@ def blame(  # noqa: PLR0917 - Click passes by name
     fails. Then it compares the nodes of the run with each other.
 
     Each test is a table with one row per job, because the repetitions of one job are not independent. hpcq names nothing on
-    fewer than three slow jobs. What is slower than the others, but no slower than on its earlier nights, is an open question.
+    fewer than three slow jobs. What is slower than the others, but no slower than on its earlier nights, or only in jobs
+    beside other work, is an open question.
     A test that fails counts as slow. Findings of the evidence that explain a slow result come first.
 
     When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. What the
@@ -319,7 +320,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
              hpcq blame --pairs pairs.csv --groups leaves.csv
              hpcq blame --run nightly --campaign next.yaml
     """
-    from hpcq.analysis.blame_tables import with_enough_jobs, with_newest_run
+    from hpcq.analysis.blame_tables import slow_only_beside_work, with_enough_jobs, with_newest_run
     from hpcq.cli.csv_input import read_groups, read_pairs
     from hpcq.definition.find import find_campaign
     from hpcq.localisation import PairTable
@@ -337,16 +338,19 @@ def blame(  # noqa: PLR0917 - Click passes by name
     else:
         read, newest, standing = _read_runs(database, runs, since, wanted, groups)
         tables, place = list(read.tables), read.cluster
-    found = {
-        test: find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
-        for test, higher, table in tables
-    }
-    if read is not None:
-        found = {test: with_enough_jobs(one, standing, read.pairs[test]) for test, one in found.items()}
-    if newest is not None:
-        for test, higher, table in newest.tables:
-            alone = find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
-            found[test] = with_newest_run(found[test], with_enough_jobs(alone, standing, newest.pairs[test]))
+
+    def judged(test: str, higher: bool, table: PairTable, of: RunTables | None) -> Blame:
+        one = find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
+        if of is None:
+            return one
+        beside_work = slow_only_beside_work(
+            one, of.undisturbed.get(test), higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio
+        )
+        return with_enough_jobs(one, standing, of.pairs[test], beside_work)
+
+    found = {test: judged(test, higher, table, read) for test, higher, table in tables}
+    for test, higher, table in newest.tables if newest is not None else ():
+        found[test] = with_newest_run(found[test], judged(test, higher, table, newest))
     written = False
     if campaign:
         base = find_campaign(like) if like is not None else None

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -456,6 +457,28 @@ def test_a_first_run_says_the_same_in_every_verb(tmp_path: Path, capsys: pytest.
     accepted = {one["name"]: one["verdict"] for one in verbs.said("accept", "--from", "night-001")[1]["clusters"][0]["nodes"]}
     assert accepted["n5"] == "failed"
     assert not facts or {accepted[one] for one in old} == {"pass"}
+
+
+@pytest.mark.promise("A first run accuses nobody whom only jobs beside other work show to be slow: that is INCONCLUSIVE.")
+@pytest.mark.fast
+@pytest.mark.parametrize("disturbed", ["every job", "those of n5"])
+def test_a_first_run_beside_other_work_accuses_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], disturbed: str
+) -> None:
+    verbs = Verbs(tmp_path, capsys)
+    verbs.bring(nights_of("site_bw", range(2), ("n5",), 0), head=HEAD)
+    code, blame = verbs.said("blame")
+    assert (code, blame["nodes"]) == (3, ["n5"])
+    with closing(sqlite3.connect(verbs.database)) as database, database:
+        of_n5 = "" if disturbed == "every job" else "WHERE client = 'n5' OR server = 'n5'"
+        database.execute(f"UPDATE result SET disturbed = 1 WHERE result_id IN (SELECT result_id FROM v_results {of_n5})")
+    code, blame = verbs.said("blame")
+    assert (code, blame["nodes"]) == (4, [])
+    assert any("n5: " in one and "only in jobs beside other work" in one for one in blame["open_questions"])
+    assert {row["verdict"] for row in verbs.said("runs")[1]} == {"inconclusive"}
+    page = verbs.typed("report", "--to", str(tmp_path / "page.html"))
+    assert page[0] == 4
+    assert "only in jobs beside other work: measure again" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.promise("A slow node is not taken for healthy because no other node has its hardware.")

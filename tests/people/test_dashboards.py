@@ -92,6 +92,7 @@ def test_what_is_gone_is_the_first_open_change(database: Path, tmp_path: Path) -
 def test_datasette_answers_a_question(database: Path) -> None:
     from datasette.app import Datasette  # here: it loads for a second, and the other workers need not
 
+    sqlite3.enable_callback_tracebacks(False)  # it turns them on for the whole process, other tests too
     metadata = datasette("results", described(SCHEMA))
 
     async def answer(address: str) -> Any:
