@@ -13,6 +13,7 @@ import grp
 import os
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from hpcq.assets import user_name
@@ -58,6 +59,18 @@ def stranger(path: Path, *, groups: Collection[int] = ()) -> str:
             continue
         at, above = here, found
     return _everybody(at, above) or _some_group(at, above, groups)
+
+
+def open_to_all(path: Path) -> str:
+    """Return the first folder above `path`, or above where its links lead, in which anybody could replace what is there.
+
+    Empty: there is none. Unlike `stranger` it takes folders of other users and of groups as they are.
+    """
+    for folder in dict.fromkeys((*reversed(path.absolute().parents), *reversed(Path(os.path.realpath(path)).parents))):
+        with suppress(OSError):  # what is not there, or cannot be entered, is said better by whoever opens the file
+            if words := _everybody(folder, folder.stat()):
+                return words
+    return ""
 
 
 def others_write(folder: Path) -> bool:

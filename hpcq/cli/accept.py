@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
-from hpcq.cli.output import print_json, print_words
+from hpcq.cli.output import print_json, print_words, says_that_it_works
 from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def accept(  # noqa: PLR0917 - Click passes by name
                 raise UserError(f"--from and {option}: it measures nothing and changes nothing: must be one of them")
         from hpcq.runner.accept.accepting import accept_from
 
-        judged = accept_from(runs, against, nodes, database, cluster_folders, _say)
+        judged = says_that_it_works(accept_from)(runs, against, nodes, database, cluster_folders, _say)
         return _show(judged, apply=False, as_json=as_json)
     if campaign is None:
         raise UserError("accept: CAMPAIGN: not given: must be a campaign to run", "or --from RUN judges a run that is there")

@@ -13,7 +13,7 @@ import click
 
 from hpcq.assets import user_name
 from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
-from hpcq.cli.output import Column, print_json, print_rows, print_words, verdict_style
+from hpcq.cli.output import Column, print_json, print_rows, print_words, says_that_it_works, verdict_style
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -74,6 +74,7 @@ def why_option(function: _Function) -> _Function:
 @click.argument("note", type=_WORDS)
 @who_option
 @database_option
+@says_that_it_works
 def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     """Add a note to a run, a series, a result or a node.
 
@@ -101,6 +102,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
 @why_option
 @who_option
 @database_option
+@says_that_it_works
 def retract(  # noqa: PLR0917 - Click passes by name
     results: tuple[int, ...],
     run: str | None,
@@ -153,6 +155,7 @@ def baseline() -> None:
 @click.option("--why", type=_WORDS, help="The reason; hpcq keeps it.")
 @who_option
 @database_option
+@says_that_it_works
 def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, database: Path) -> int:
     """Make RUNS the baseline NAME. hpcq keeps an earlier baseline of that name but no longer uses it.
 
@@ -179,6 +182,7 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, da
 @baseline.command("list")
 @database_option
 @json_option
+@says_that_it_works
 def list_baselines(database: Path, as_json: bool) -> int:
     """List the baselines with their runs.
 
@@ -208,6 +212,7 @@ def event() -> None:
 @click.option("--node", "places", multiple=True, help="A node, CLUSTER/NODE or a cluster; repeatable. Default: all.")
 @who_option
 @database_option
+@says_that_it_works
 def add_event(  # noqa: PLR0917 - Click passes by name
     kind: str, note: str, begin: str, end: str | None, places: tuple[str, ...], who: str, database: Path
 ) -> int:
@@ -235,6 +240,7 @@ def add_event(  # noqa: PLR0917 - Click passes by name
 @click.option("--node", help="Only of this node.")
 @database_option
 @json_option
+@says_that_it_works
 def list_events(stretch: str | None, node: str | None, database: Path, as_json: bool) -> int:
     """List events, and every reboot that measurements saw.
 
@@ -302,6 +308,7 @@ def changes() -> None:
 @click.option("--node", help="Only tests that this node took part in.")
 @database_option
 @json_option
+@says_that_it_works
 def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_json: bool) -> int:
     """List recorded changes, newest first. Exit code 3 when a change for the worse is open.
 
@@ -326,6 +333,7 @@ def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_j
 @why_option
 @who_option
 @database_option
+@says_that_it_works
 def set_changes(state: str, numbers: tuple[int, ...], why: str, who: str, database: Path) -> int:
     """Set the state of recorded changes.
 
@@ -349,6 +357,7 @@ def set_changes(state: str, numbers: tuple[int, ...], why: str, who: str, databa
 @click.argument("number", metavar="CHANGE", type=NUMBER)
 @database_option
 @json_option
+@says_that_it_works
 def show_change(number: int, database: Path, as_json: bool) -> int:
     """Show one change and everything that was decided about it.
 

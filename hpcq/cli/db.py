@@ -49,6 +49,7 @@ def check(database: Path, as_json: bool) -> int:
 @database_option
 @runs_option
 @json_option
+@says_that_it_works
 def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Load a run's files into the database (again).
 
@@ -84,6 +85,7 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
 
 @db.command()
 @database_option
+@says_that_it_works
 def upgrade(database: Path) -> int:
     """Bring a database that an older hpcq made to the version of this one.
 
@@ -104,6 +106,7 @@ def upgrade(database: Path) -> int:
 @db.command()
 @click.option("--run", help="Only this run.")
 @database_option
+@says_that_it_works
 def rejudge(run: str | None, database: Path) -> int:
     """Apply the present rules to stored evidence that older rules judged.
 
@@ -139,6 +142,7 @@ def rejudge(run: str | None, database: Path) -> int:
 )
 @database_option
 @json_option
+@says_that_it_works
 def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_json: bool) -> int:
     """Copy the databases of other sites into this one; hpcq only reads them.
 
@@ -164,6 +168,7 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
 @db.command("export-notes")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @database_option
+@says_that_it_works
 def export_notes(file: Path, database: Path) -> int:
     """Save what people wrote and decided to FILE, from a database of any version.
 
@@ -188,6 +193,7 @@ def export_notes(file: Path, database: Path) -> int:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @database_option
 @json_option
+@says_that_it_works
 def import_notes(file: Path, database: Path, as_json: bool) -> int:
     """Add what `hpcq db export-notes` saved. Exit code 4 if the database lacks what some of it is about.
 
@@ -217,6 +223,7 @@ def import_notes(file: Path, database: Path, as_json: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="Only say what hpcq would remove.")
 @database_option
 @json_option
+@says_that_it_works
 def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
     """Make old runs small: remove counters and histograms, and keep the median and interval of what a job repeated often.
 
@@ -252,6 +259,7 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
 @click.option("--cluster", required=True, help="The cluster of these nodes.")
 @click.option("--kind", default="leaf", show_default=True, help="The kind of the groups: leaf, rack, switch-port.")
 @database_option
+@says_that_it_works
 def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
     """Record which group (leaf switch, rack) each node belongs to, from a CSV node,group.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import NUMBER, json_option
-from hpcq.cli.output import print_words
+from hpcq.cli.output import print_words, says_that_it_works
 from hpcq.errors import UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of
@@ -48,6 +48,7 @@ _GOOD = {Better.HIGHER: "higher is better", Better.LOWER: "lower is better", Bet
     help="Smallest change of the median that matters.  [default: 0.03, with --boundary 0.02]",
 )
 @json_option
+@says_that_it_works
 def detect(
     *,
     file: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import Verbs, database_option, filters_without, json_option
-from hpcq.cli.output import Column, print_json, print_rows, print_words
+from hpcq.cli.output import Column, print_json, print_rows, print_words, says_that_it_works
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def facts() -> None:
 @click.option("--only", help="Only facts whose names begin with this: sysctl.net.core.")
 @database_option
 @json_option
+@says_that_it_works
 def show_facts(node: str, moment: str | None, only: str | None, database: Path, as_json: bool) -> int:
     """Show the facts of a node.
 
@@ -61,6 +62,7 @@ def show_facts(node: str, moment: str | None, only: str | None, database: Path, 
 @filters_without("kernel", "client", "server", "network", "where", "fact", "metric")
 @database_option
 @json_option
+@says_that_it_works
 def diff(  # noqa: PLR0917 - Click passes by name
     what: str, a: str, b: str | None, everything: bool, wanted: Selection, database: Path, as_json: bool
 ) -> int:

@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, chosen, database_option, filter_options, json_option, since_option
-from hpcq.cli.output import print_json, print_words
+from hpcq.cli.output import print_json, print_words, says_that_it_works
 from hpcq.errors import Exit, UserError
 from hpcq.gate_kinds import read_against, written_kinds
 
@@ -45,6 +45,7 @@ def gate() -> None:
 @filter_options
 @database_option
 @json_option
+@says_that_it_works
 def propose_gates(  # noqa: PLR0917 - Click passes by name
     since: str, against: str | None, false_alarm_ratio: float, wanted: Selection, database: Path, as_json: bool
 ) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import Verbs, database_option
+from hpcq.cli.output import says_that_it_works, write_out
 from hpcq.errors import Exit, UserError
 
 
@@ -19,6 +20,7 @@ def health() -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--cluster", help="The cluster of these nodes, if the database has several.")
 @database_option
+@says_that_it_works
 def write(file: Path, cluster: str | None, database: Path) -> int:
     """Write the last verdict on each node to FILE, one line per node, in one step.
 
@@ -29,7 +31,6 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
     Example: hpcq health write health.txt --cluster alpha
     """
     from hpcq.analysis.standing import standings, with_told
-    from hpcq.cli.output import write_out
     from hpcq.exports import health_text
     from hpcq.store.database import reading
     from hpcq.store.ledger import last_verdicts

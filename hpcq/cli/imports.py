@@ -13,7 +13,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.output import print_json, print_words
+from hpcq.cli.output import print_json, print_words, says_that_it_works
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _LOGS = "logs"
 )
 @database_option
 @json_option
+@says_that_it_works
 def import_(  # noqa: PLR0917 - Click passes by name
     files: tuple[Path, ...],
     cluster: str,

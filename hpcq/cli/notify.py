@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.output import Column, print_rows, verdict_style
+from hpcq.cli.output import Column, print_rows, says_that_it_works, verdict_style
 from hpcq.errors import Exit
 
 _COLUMNS = (
@@ -25,6 +25,7 @@ _COLUMNS = (
 @click.option("--dry-run", is_flag=True, help="Only show what changed; run nothing and remember nothing.")
 @database_option
 @json_option
+@says_that_it_works
 def notify(command: tuple[str, ...], dry_run: bool, database: Path, as_json: bool) -> int:
     """Run COMMAND with the verdicts that changed since last time, as JSON on its standard input.
 

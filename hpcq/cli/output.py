@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from functools import wraps
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
 from hpcq import units
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
@@ -608,15 +608,17 @@ def _no_room(error: OSError) -> HpcqError:
 # Verbs that may have to read a million results.
 
 
+_Words = ParamSpec("_Words")
+_Answer = TypeVar("_Answer")
 #: When a person at a terminal is told that a verb still works, from its start.
 TOLD_AFTER_S = (2.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
-def says_that_it_works(verb: Callable[..., int]) -> Callable[..., int]:
-    """A verb that says on a terminal's standard error that it still reads and judges, where that takes more than 2 s."""
+def says_that_it_works(verb: Callable[_Words, _Answer]) -> Callable[_Words, _Answer]:
+    """A verb that says on a terminal's standard error that it is still at work, where that takes more than 2 s."""
 
     @wraps(verb)
-    def patient(*words: Any, **named: Any) -> int:
+    def patient(*words: _Words.args, **named: _Words.kwargs) -> _Answer:
         if not sys.stderr.isatty():
             return without_search(*words, **named)
         done, begun = threading.Event(), time.monotonic()
@@ -625,7 +627,7 @@ def says_that_it_works(verb: Callable[..., int]) -> Callable[..., int]:
             for after_s in TOLD_AFTER_S:
                 if done.wait(max(0.0, after_s - (time.monotonic() - begun))):
                     return
-                print(f"still reading and judging, since {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+                print(f"still at work, since {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
 
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()
@@ -635,7 +637,7 @@ def says_that_it_works(verb: Callable[..., int]) -> Callable[..., int]:
             done.set()
             teller.join()
 
-    def without_search(*words: Any, **named: Any) -> int:
+    def without_search(*words: _Words.args, **named: _Words.kwargs) -> _Answer:
         """Half a million rows make no circles of objects: Python's search for them costs a seventh of the time."""
         searched = gc.isenabled()
         gc.disable()

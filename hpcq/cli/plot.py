@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from hpcq.cli.options import Verbs, chosen_results, database_option, filter_options, since_option
-from hpcq.cli.output import check_target, print_words, write_out
+from hpcq.cli.output import check_target, print_words, says_that_it_works, write_out
 from hpcq.cli.regressions import whole_stretch
 from hpcq.errors import Exit, UserError
 
@@ -41,6 +41,7 @@ def plot() -> None:
 @filter_options
 @_output_option
 @database_option
+@says_that_it_works
 def curve(run: str | None, wanted: Selection, target: Path, database: Path) -> int:
     """Draw each kernel against message size: TCP, UDP and MPI in one chart, logarithmic axes.
 
@@ -78,6 +79,7 @@ def curve(run: str | None, wanted: Selection, target: Path, database: Path) -> i
 @filter_options
 @_output_option
 @database_option
+@says_that_it_works
 def heatmap(run: str | None, wanted: Selection, target: Path, database: Path) -> int:
     """Draw node against node: which node communicates how well with which.
 
@@ -113,6 +115,7 @@ def heatmap(run: str | None, wanted: Selection, target: Path, database: Path) ->
 @click.option("--metric", help="This metric instead of the kernel's main one.")
 @_output_option
 @database_option
+@says_that_it_works
 def history(name: str, since: str | None, metric: str | None, target: Path, database: Path) -> int:
     """Draw one series over time, with its levels and what differs at each change.
 

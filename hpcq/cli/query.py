@@ -130,6 +130,7 @@ def _cost(database: Path, since: str, cluster: str | None, campaign: str | None,
 @limit_option()
 @database_option
 @json_option
+@says_that_it_works
 def sql(query: str, limit: int | None, database: Path, as_json: bool) -> int:
     """Run a SELECT on the database; it cannot change anything.
 

@@ -15,7 +15,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import NUMBER, database_option, json_option
-from hpcq.cli.output import sparkline
+from hpcq.cli.output import says_that_it_works, sparkline
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ _TOLD_FACTS = (
 @click.option("--all", "everything", is_flag=True, help="Every counter, gauge and fact.")
 @database_option
 @json_option
+@says_that_it_works
 def show(result: int, everything: bool, database: Path, as_json: bool) -> int:
     """Show one result with the evidence of both ends.
 

@@ -447,11 +447,20 @@ _TIME_IS_OVER = 124
 
 
 def _bounded(command: str, within_s: int) -> str:
-    """The same command, ended after this time. It says on standard error how many seconds it took."""
+    """The same command, ended after this time. It says on standard error when it began and ended: seconds since the boot."""
+    # Whole seconds of `date` would make a second of an answer within a moment, and somebody may set that clock.
     return (
-        f"begun=$(date +%s); timeout -k 5 {within_s} sh -c {quote(command)}; code=$?; "
-        f'echo "{_TOOK} $(($(date +%s) - begun))" >&2; (exit "$code")'
+        f"read -r begun _ </proc/uptime; timeout -k 5 {within_s} sh -c {quote(command)}; code=$?; "
+        f'read -r ended _ </proc/uptime; echo "{_TOOK} $begun $ended" >&2; (exit "$code")'
     )
+
+
+def _took_s(said: str) -> float:
+    try:
+        begun_s, ended_s = map(float, said.split())
+    except ValueError:
+        return 0.0
+    return max(0.0, ended_s - begun_s)
 
 
 class Scheduler(Adapter):
@@ -647,8 +656,7 @@ class Scheduler(Adapter):
         """
         words, _, took = done.stderr.rpartition(_TOOK)
         done = replace(done, stderr=words)
-        took_s = float(took) if took.strip().isdecimal() else 0.0
-        self._others_s = now_s + _OTHERS_PAUSE_PER_ANSWER * took_s
+        self._others_s = now_s + _OTHERS_PAUSE_PER_ANSWER * _took_s(took)
         away = any(one in words for one in self.away_words())
         late = done.returncode == _TIME_IS_OVER
         self._others_failed_count = self._others_failed_count + 1 if done.returncode != 0 and not away else 0

@@ -32,7 +32,7 @@ from hpcq.errors import StoreError, UserError
 from hpcq.nodelist import members_of
 from hpcq.plugins import GATE_KINDS
 from hpcq.store.blocks import unpacked
-from hpcq.strangers import others_write
+from hpcq.strangers import open_to_all, others_write
 from hpcq.writer_lock import sole_writer
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -116,6 +116,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
     with (
         _explained(path, _NOTHING_LOST),
         _as_written(path),
+        _where_it_stays(path),
         sole_writer(path, BUSY_TIMEOUT_S) as still_mine,
         _made(path),
         _journal_kept(path) as kept,
@@ -155,6 +156,17 @@ def _refuse_pages_of_others(path: Path) -> None:
                     f"remove it (in a folder with the sticky bit only {owner} or root can), and move the database to a folder"
                     " where nobody else writes",
                 )
+
+
+@contextmanager
+def _where_it_stays(path: Path) -> Iterator[None]:
+    """Raise StoreError where anybody could put another database in place of this one, as in a folder of mode 777."""
+    if words := open_to_all(path):
+        folder = words.partition(":")[0]
+        raise StoreError(
+            words, f"`chmod +t {folder}` keeps there what is yours, as in /tmp; or name a file in a folder of yours with --db"
+        )
+    yield
 
 
 @contextmanager

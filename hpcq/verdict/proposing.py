@@ -52,27 +52,59 @@ class Proposal:
 
 def propose(series: Sequence[Floats], better: Better, false_alarm_ratio: float) -> Proposal | None:
     """A bound for all these series (one test on one cluster); None if the values are too few or have no direction."""
-    pooled = np.concatenate([*series]) if series else np.empty(0)
-    if len(pooled) < VALUES_MIN or better is Better.NONE:
+    values = np.concatenate([*series]) if series else np.empty(0)
+    if len(values) < VALUES_MIN or better is Better.NONE:
         return None
-    broken = total = 0
-    for i, left_out in enumerate(series):
-        rest = [one for j, one in enumerate(series) if j != i]
-        if rest and sum(map(len, rest)) >= VALUES_MIN:
-            limit = _bound(np.concatenate(rest), better, false_alarm_ratio)
-            broken += int(np.sum(left_out < limit if better is Better.HIGHER else left_out > limit))
-            total += len(left_out)
-    seen = broken / total if total else None
-    bound = _bound(pooled, better, false_alarm_ratio)
-    return Proposal(bound, better, len(pooled), len(series), false_alarm_ratio, seen)
-
-
-def _bound(values: Floats, better: Better, rate: float) -> float:
     sign = 1.0 if better is Better.HIGHER else -1.0
-    turned = np.sort(sign * values)
-    middle = float(np.median(turned))
-    scatter = 1.4826 * float(np.median(np.abs(turned - middle)))
+    order = np.argsort(sign * values, kind="stable")
+    turned = sign * values[order]
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    broken = total = 0
+    for own in np.split(place, np.cumsum([len(one) for one in series])[:-1]):
+        rest = _Rest(turned, np.sort(own))
+        if rest.count >= VALUES_MIN and len(own):
+            broken += int(np.sum(turned[own] < _bound(rest, false_alarm_ratio)))
+            total += len(own)
+    seen = broken / total if total else None
+    bound = sign * _bound(_Rest(turned, place[:0]), false_alarm_ratio)
+    return Proposal(bound, better, len(values), len(series), false_alarm_ratio, seen)
+
+
+class _Rest:
+    """Sorted values without those at some sorted positions: what is left is found by its rank, and none of it is copied."""
+
+    def __init__(self, turned: Floats, without: NDArray[np.intp]) -> None:
+        self._turned, self._gaps = turned, without - np.arange(len(without))
+        self.count = len(turned) - len(without)
+
+    def __getitem__(self, rank: int) -> float:
+        return float(self._turned[rank + np.searchsorted(self._gaps, rank, side="right")])
+
+    def median(self) -> float:
+        return (self[(self.count - 1) // 2] + self[self.count // 2]) / 2
+
+    def median_distance(self, middle: float) -> float:
+        """The median of the distances from `middle`."""
+        lower, upper = ((self.count + 1) // 2, self.count // 2 + 1)
+        return (self._distance(middle, lower) + self._distance(middle, upper)) / 2
+
+    def _distance(self, middle: float, nearest_count: int) -> float:
+        """The largest distance among the nearest values: they are neighbours, and bisection finds the first of them."""
+        first, last = 0, self.count - nearest_count
+        while first < last:
+            tried = (first + last) // 2
+            if middle - self[tried] > self[tried + nearest_count] - middle:
+                first = tried + 1
+            else:
+                last = tried
+        return max(abs(self[first] - middle), abs(self[first + nearest_count - 1] - middle))
+
+
+def _bound(rest: _Rest, rate: float) -> float:
+    """The bound of values that are better the higher they are."""
+    middle = rest.median()
+    scatter = 1.4826 * rest.median_distance(middle)
     by_scatter = middle + NormalDist().inv_cdf(rate) * scatter
-    place = rate * (len(turned) + 1) - 1
-    by_tail = float(turned[int(place)]) if place >= 0 else float(turned[0])
-    return sign * min(by_scatter, by_tail)
+    place = rate * (rest.count + 1) - 1
+    return min(by_scatter, rest[int(place)] if place >= 0 else rest[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -48,6 +49,37 @@ def test_no_bound_lies_inside_what_was_seen_where_the_values_are_too_few(family:
         assert made is not None
         assert made.bound <= values.min()
         assert (made.enough, made.needed_count) == (False, 1000)
+
+
+def bound_of(values: np.ndarray[tuple[int], np.dtype[np.float64]], rate: float) -> float:
+    """As the method says it, of values that are better the higher they are."""
+    middle = np.median(values)
+    by_scatter = middle + NormalDist().inv_cdf(rate) * 1.4826 * np.median(np.abs(values - middle))
+    place = int(rate * (len(values) + 1) - 1)
+    return float(min(by_scatter, np.sort(values)[max(place, 0)]))
+
+
+@pytest.mark.parametrize("better", [Better.HIGHER, Better.LOWER])
+@pytest.mark.parametrize("rate", [0.2, 0.01])
+@pytest.mark.parametrize("ties", [False, True])
+def test_each_series_in_turn_is_held_against_the_others(better: Better, rate: float, ties: bool) -> None:
+    random = np.random.default_rng(8)
+    sign = 1.0 if better is Better.HIGHER else -1.0
+    for _ in range(100):
+        series = [random.standard_normal(count) for count in random.integers(0, 40, random.integers(2, 9))]
+        series = [np.round(one) for one in series] if ties else series
+        if sum(map(len, series)) < 30:
+            continue
+        made = propose(series, better, rate)
+        assert made is not None
+        assert made.bound == pytest.approx(sign * bound_of(sign * np.concatenate(series), rate), rel=1e-12)
+        broken = total = 0
+        for left_out, own in enumerate(series):
+            rest = np.concatenate([one for i, one in enumerate(series) if i != left_out])
+            if len(rest) >= 30:
+                broken += int(np.sum(sign * own < bound_of(sign * rest, rate)))
+                total += len(own)
+        assert made.seen_ratio == (broken / total if total else None)
 
 
 def test_too_little_proposes_nothing() -> None:

@@ -260,7 +260,7 @@ def test_a_run_whose_driver_was_killed_is_taken_up(tmp_path: Path) -> None:
 
 #: Of types that no field has, in no place; some fields have those of PERHAPS_WRONG.
 WRONG: tuple[Any, ...] = ([[1]], {"a": [1]})
-PERHAPS_WRONG: tuple[Any, ...] = (None, "../x\0", -1, 10**30, 1.5, True, [], {})
+PERHAPS_WRONG: tuple[Any, ...] = (None, "../x\0", "\ud800", -1, 10**30, 1.5, True, [], {})
 #: What reads run.json and plan.json themselves, so that a wrong value is refused, by its field.
 READERS = (("status", "RUN"), ("db", "load", "RUN"))
 OTHERS = (("results", "RUN"), ("runs",), ("report", "RUN"), ("cancel", "RUN"), ("blame", "--run", "RUN"), ("doctor",))
@@ -323,7 +323,7 @@ def test_a_wrong_type_in_a_file_of_a_run_is_named(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, "tiny/build.json", "tiny/driven.json", "tiny/loaded.json"])
 def test_no_value_in_a_file_of_a_run_is_a_defect(at_the_desk: LocalDesk, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     faults = []
     for what in _changed(at_the_desk.run_folder / name, (*WRONG, *PERHAPS_WRONG)):

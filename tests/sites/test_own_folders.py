@@ -693,13 +693,33 @@ def test_a_stranger_says_neither_where_a_database_is_made_nor_owns_it(place: Pat
     assert not elsewhere.exists()
     os.lchown(team / "results.db", VICTIM, TEAM)
     assert _add(team / "results.db", VICTIM, TEAM).returncode == 0, "one's own link is followed"
-    gift = of(0, place / "open", 0o777) / "results.db"
+    gift = of(0, place / "open", 0o1777) / "results.db"
     gift.touch()
     gift.chmod(0o666)
     os.chown(gift, STRANGER, STRANGER)
     done = _add(gift, VICTIM)
     assert "a new database must be yours" in done.stderr
     assert gift.stat().st_size == 0
+
+
+@needs_root
+@pytest.mark.promise("No database is written where everybody could put another in its place.")
+@pytest.mark.parametrize("way", ["its folder", "a folder above", "through a link"])
+def test_no_database_is_written_where_everybody_can_replace_it(place: Path, way: str) -> None:
+    everybodys = of(0, place / "open", 0o777)
+    if way == "its folder":
+        database = everybodys / "results.db"
+    elif way == "a folder above":
+        database = of(VICTIM, everybodys / "mine", 0o700) / "results.db"
+    else:
+        (everybodys / "results.db").symlink_to(of(VICTIM, place / "home", 0o755) / "results.db")
+        database = everybodys / "results.db"
+    done = _add(database, VICTIM)
+    assert f"{everybodys}: everybody can change it (mode 777): must be writable by nobody else" in done.stderr
+    assert not database.exists()
+    assert not list(everybodys.glob("*.writer")), "nothing half-written"
+    everybodys.chmod(0o1777)
+    assert _add(database, VICTIM).returncode == 0, "sticky, as /tmp is"
 
 
 @needs_root
