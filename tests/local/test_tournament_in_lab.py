@@ -36,8 +36,7 @@ tests:
   - {{kernel: mpi_pingpong, parameters: {{duration_s: 200ms, warmup_s: 50ms, message_bytes: 32KiB}}}}
 """
     )
-    ended = desk.hpcq("run", "campaign.yaml", expect=None)
-    assert ended.returncode in {0, 4}, ended.stderr  # 4: what else this machine does at the time may slow a node down
+    desk.hpcq("run", "campaign.yaml")
     return desk
 
 

@@ -58,9 +58,7 @@ def longer_than(count: int, events: list[dict[str, Any]]) -> bool:
 def test_the_pbs_campaign(live: Live, tmp_path: Path) -> None:
     desk = live.desk(tmp_path)
     shutil.copy(REPOSITORY / "campaigns" / "pbs.yaml", tmp_path / "campaign.yaml")
-    done = desk.hpcq("run", "campaign.yaml", expect=None, timeout_s=600)
-    # 3, 4: other work on this machine made a node look slow
-    assert done.returncode in {0, 3, 4}, done.stdout + done.stderr
+    desk.hpcq("run", "campaign.yaml", timeout_s=600)
     assert outcomes(desk) == {"cluster measured": 84}
     assert_clean(desk.run_folder)
     nothing_ran_twice(live, desk, "beta")
