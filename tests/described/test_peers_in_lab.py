@@ -92,7 +92,7 @@ def test_a_slow_node_is_blamed_from_iperf3_alone(lab6: RunningLab, tmp_path: Pat
     desk.campaign(FOREIGN_ALONE, "witness")
     lab6.command("slow", "alpha/n02", "--rate", "25mbit")
     try:
-        desk.hpcq("run", "campaign.yaml", timeout_s=600)
+        desk.hpcq("run", "campaign.yaml", expect=3, timeout_s=600)
     finally:
         lab6.command("mend", "alpha")
     assert {row["kernel"] for row in desk.rows("SELECT DISTINCT kernel FROM v_results")} == {"iperf3_tcp"}

@@ -138,6 +138,7 @@ def test_a_second_driver_on_another_head(own: RunningLab, tmp_path: Path) -> Non
     code = (
         "import sys, fcntl; fcntl.flock = lambda *_: None\n"
         "from pathlib import Path; from hpcq.runner import stages; from hpcq.run_folder.paths import RunFolder\n"
+        "from hpcq.runner.site.place import ClusterSite; ClusterSite.secure = lambda _: None  # no ssh from there\n"
         "stages.drive(RunFolder(Path(sys.argv[1])), 'alpha', print)"
     )
     elsewhere = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "sh", "-c", 'hostname head2; exec "$@"', "sh"]

@@ -101,7 +101,8 @@ def test_a_slow_node_is_told_the_same_night_though_the_driver_is_killed_in_betwe
         desk.wait_for(lambda: any(one["event"] == "attempt" and one["job"] > "j00012" for one in desk.events()))
     name = desk.run_folder.name
     assert name in desk.hpcq("status", expect=0).stderr, "it has not ended"
-    said = desk.hpcq("resume", expect=3).stdout
+    # a submit command that died with the driver is waited for: five minutes
+    said = desk.hpcq("resume", expect=3, timeout_s=600).stdout
     assert re.search(r"^tiny/n5: suspected at \d\d:\d\d, confirmed at \d\d:\d\d by 6 of 6 jobs$", said, re.MULTILINE), said
     assert re.search(r"^told: node tiny/n5: .*confirmed at \d\d:\d\d by 6 of 6 jobs", said, re.MULTILINE), said
     again = confirmations(desk)

@@ -138,7 +138,7 @@ def test_jobs_that_nobody_remembers() -> None:
     ],
 )
 def test_what_caches_of_attributes_mean(options: str, seen: str, word: str, late: bool) -> None:
-    [item] = checking._caches(options, seen, 90.0)
+    [item] = checking._caches(options, seen, 0.0, 90.0)
     assert item.ok
     assert word in item.found
     assert (item.advice is not None) is late
@@ -147,11 +147,11 @@ def test_what_caches_of_attributes_mean(options: str, seen: str, word: str, late
 @pytest.mark.promise("`hpcq cluster check` calls caches bad that last longer than hpcq waits for files, and says what to set.")
 @pytest.mark.parametrize(("options", "seen"), [("nfs4 rw,acdirmax=300", "0.2"), ("lustre rw", "95.0")])
 def test_caches_that_last_longer_than_hpcq_waits_are_bad(options: str, seen: str) -> None:
-    [item] = checking._caches(options, seen, 90.0)
+    [item] = checking._caches(options, seen, 0.0, 90.0)
     assert not item.ok
     assert item.advice is not None
     assert "filesystem_delay_s is 90: at " in item.advice
-    [longer] = checking._caches(options, seen, 600.0)
+    [longer] = checking._caches(options, seen, 0.0, 600.0)
     assert longer.ok
     assert longer.advice is not None
     assert "only 600 s after its end" in longer.advice

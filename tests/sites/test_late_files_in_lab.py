@@ -75,7 +75,9 @@ def test_cluster_check_says_how_late_a_head_is(old_news: RunningLab, tmp_path: P
     changed = text.replace("filesystem_delay_s: 10s", f"filesystem_delay_s: {waits_s}s")
     (tmp_path / "clusters" / "alpha.yaml").write_text(changed)
     said = Desk(tmp_path, old_news).hpcq("cluster", "check", "alpha", expect=None).stdout
-    [line] = [line for line in said.splitlines() if "file attributes" in line]
+    lines = [line for line in said.splitlines() if "file attributes" in line]
+    assert len(lines) == 1, said
+    [line] = lines
     found = re.search(r"the head saw a node's file after ([\d.]+) s", line)
     assert found, said
     assert KEPT_S / 2 <= float(found[1]) <= 60, line

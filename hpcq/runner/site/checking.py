@@ -168,7 +168,10 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     items += shown
     if not told:
         return items
-    items += [*_locks(told.get("lock", ""), held=holder.isdecimal()), *_caches(options, seen, cluster.filesystem_delay_s)]
+    items += [
+        *_locks(told.get("lock", ""), held=holder.isdecimal()),
+        *_caches(options, seen, first.late_s if first else 0.0, cluster.filesystem_delay_s),
+    ]
     items += [_address(one, told) for one in _interfaces_of(cluster, first.features if first else ())]
     items += _node(cluster, transport, scheduler, told)
     return items + [
@@ -276,13 +279,14 @@ def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tup
         return [CheckedItem("job", False, "no node is idle, so none was tried", "look again when one is")], []
     kinds, nodes = list(classes)[:_CLASSES_MAX], list(classes.values())[:_CLASSES_MAX]
     trials = [try_job(cluster, scheduler, root, nodes[:1], look)]
-    if trials[0].started:
+    if trials[0].text is not None:  # where files of a node are not seen, each further look would wait a minute for that
         trials += [try_job(cluster, scheduler, root, [node], look) for node in nodes[1:]]
     trials = [replace(one, features=features) for one, features in zip(trials, kinds, strict=False)]
     failed = next((one for one in trials if not one.started), None)
     if failed is None:
         more = f"; {len(classes) - len(nodes)} more classes of nodes were not tried" if len(classes) > len(nodes) else ""
-        return [CheckedItem("job", True, f"started on {', '.join(nodes)}, one of each class{more}")], trials
+        tried = ", ".join(one.node for one in trials)
+        return [CheckedItem("job", True, f"started on {tried}, one of each class{more}")], trials
     found = f"{failed.node}: {failed.words}"
     advice = f"{_own_keys(cluster)} and extra_directives of the cluster file make the job's options"
     if failed.form_is_wrong and (taken := form_that_is_taken(cluster, scheduler, root, failed.node, look)):
@@ -333,14 +337,15 @@ def _locks(word: str, *, held: bool) -> list[CheckedItem]:
     return [CheckedItem("locks", True, "locks on the work directory hold on one machine only", advice)]
 
 
-def _caches(options: str, seen: str, waits_s: float) -> list[CheckedItem]:
+def _caches(options: str, seen: str, late_before_s: float, waits_s: float) -> list[CheckedItem]:
     """Check how late the head may see what a node wrote: one measurement, and what the mount allows.
 
-    waits_s: how long hpcq waits for the exit file of a job that ended.
+    seen: after how many seconds the head saw the node's file, once it had seen what the job printed. late_before_s: how late
+    it saw that. waits_s: how long hpcq waits for the exit file of a job that ended.
     """
     kind, _, words = options.strip().partition(" ")
     given = dict(word.partition("=")[::2] for word in words.split(","))
-    late_s = float(seen) if seen.replace(".", "", 1).isdecimal() else None
+    late_s = round(float(seen) + late_before_s, 1) if seen.replace(".", "", 1).isdecimal() else None
     longest = max(int(given.get(name) or 0) for name in ("actimeo", "acdirmax")) or _NFS_CACHE_S
     allowed = 0 if not kind.startswith("nfs") or "noac" in given or given.get("actimeo") == "0" else longest
     shown = "not within a minute" if late_s is None else f"after {late_s:g} s"
@@ -581,7 +586,7 @@ def _kept(
 
 _WALLTIME_S = 60
 #: How long a trial job may wait on an idle node, and how late its files may be.
-_STARTS_WITHIN_S, _FILES_WITHIN_S = 20.0, 10.0
+_STARTS_WITHIN_S, _FILES_WITHIN_S = 20.0, float(_NFS_CACHE_S)
 _LOOK_S = 1.0
 
 
@@ -590,6 +595,7 @@ class Trial:
     """How a trial job went on one node. words: what the scheduler says of it, where it did not start.
 
     form_is_wrong: the scheduler would take no job of this form. text: what its look printed; None: nothing was seen.
+    late_s: for how long after the job's end that was not seen.
     """
 
     node: str
@@ -598,6 +604,7 @@ class Trial:
     form_is_wrong: bool = False
     text: str | None = None
     features: tuple[str, ...] = ()
+    late_s: float = 0.0
 
 
 def try_job(cluster: Cluster, scheduler: Scheduler, root: str, nodes: Sequence[str], look: str) -> Trial:
@@ -642,7 +649,7 @@ def _watched(scheduler: Scheduler, key: JobKey, folder: str, node: str, walltime
         now_s = time.monotonic()
         report = scheduler.poll([key])[key.scheduler_job_id]
         if text is not None:
-            return Trial(node, started=True, text=text)
+            return Trial(node, started=True, text=text, late_s=now_s - (ended_s or now_s))
         if started_s is None and (report.state.terminal or report.state in {JobState.RUNNING, JobState.ENDING}):
             started_s = now_s
         if ended_s is None and report.state.terminal:
@@ -653,8 +660,9 @@ def _watched(scheduler: Scheduler, key: JobKey, folder: str, node: str, walltime
             return Trial(node, started=False, words=words, form_is_wrong=odd)
         if ended_s is not None and now_s - ended_s > _FILES_WITHIN_S:
             ended = report.native_state.lower() or report.state.value
-            return Trial(node, started=True, words=f"it ended as {ended} without a file of its own")
-        if started_s is not None and now_s - started_s > walltime_s:
+            words = f"it ended as {ended}, and no file of its own was seen within {_FILES_WITHIN_S:g} s"
+            return Trial(node, started=True, words=words)
+        if started_s is not None and ended_s is None and now_s - started_s > walltime_s:
             return Trial(node, started=True, words=f"its look did not end within {walltime_s} s")
         time.sleep(_LOOK_S)
 
