@@ -14,7 +14,7 @@ import pytest
 
 from tests.local.local_desk import LocalDesk
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.quiet]  # what this machine does beside them makes nodes slow, too
 
 NODES = [f"n{number}" for number in range(1, 9)]
 #: Both ends tell their node; a pair has the rate of its slower end. `slow_until`: so many uses of it are slow, later ones not.
