@@ -192,8 +192,10 @@ def test_a_reservation_one_of_whose_nodes_goes_out_keeps_the_other_and_is_not_pr
     live.root(f"pbs_rsub -I 20 -R {start} -D 5:00 -l select={select} -l place=scatter:excl | grep CONFIRMED")
     live.root(f"pbsnodes -o -C fan {second}")
     live.until(lambda: "RESV_DEGRADED" in live.root("pbs_rstat -f"), "a degraded reservation")
-    states = {state.node: state.condition for state in site.scheduler.nodes()}
-    assert [states[node] for node in (first, second)] == [NodeCondition.RESERVED, NodeCondition.DRAINED]
+    states = {state.node: state for state in site.scheduler.nodes()}
+    assert [states[node].condition for node in (first, second)] == [NodeCondition.IDLE, NodeCondition.DRAINED]
+    assert "begins at" in str(states[first].kept_from(900)), "a job would not end before it"
+    assert states[first].kept_from(60) is None
 
 
 def test_a_new_cluster_has_a_verdict_after_two_commands(pbs_lab: RunningLab, tmp_path: Path) -> None:
