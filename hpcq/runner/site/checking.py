@@ -642,14 +642,15 @@ def try_job(cluster: Cluster, scheduler: Scheduler, root: str, nodes: Sequence[s
 
 def _watched(scheduler: Scheduler, key: JobKey, folder: str, node: str, walltime_s: int) -> Trial:
     """Wait for the look of a submitted job, within its bounds: it may take as long as the job."""
-    begun_s = time.monotonic()
+    begun_s = unseen_s = time.monotonic()
     started_s = ended_s = None
     while True:
         text = _printed(scheduler, folder)
         now_s = time.monotonic()
         report = scheduler.poll([key])[key.scheduler_job_id]
         if text is not None:
-            return Trial(node, started=True, text=text, late_s=now_s - (ended_s or now_s))
+            return Trial(node, started=True, text=text, late_s=0.0 if ended_s is None else unseen_s - ended_s)
+        unseen_s = now_s
         if started_s is None and (report.state.terminal or report.state in {JobState.RUNNING, JobState.ENDING}):
             started_s = now_s
         if ended_s is None and report.state.terminal:
