@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -120,6 +121,18 @@ def test_private_data(private: str, follows: str) -> None:
 def test_jobs_that_nobody_remembers() -> None:
     assert site(age=2, accounting="accounting_storage/none")["ended jobs"][0] == "MinJobAge=2 s, no accounting"
     assert site(age=2) == {}
+
+
+@pytest.mark.promise("`hpcq cluster check` tries no further class of nodes where it saw no file of the first, and says so.")
+@pytest.mark.parametrize(
+    ("text", "words"), [("token n1", "n1, n2, one of each class"), (None, "n1; 1 more class of nodes not tried")]
+)
+def test_a_class_that_was_not_tried_is_not_said_to_be(monkeypatch: pytest.MonkeyPatch, text: str | None, words: str) -> None:
+    idle = [NodeState(f"n{one}", NodeCondition.IDLE, "idle", features=(f"class{one}",)) for one in (1, 2)]
+    monkeypatch.setattr(checking, "try_job", lambda *where: checking.Trial(where[3][0], started=True, text=text))
+    [item], trials = checking._trials(cast(Any, None), cast(Any, SimpleNamespace(nodes=lambda: idle)), "/w", "look")
+    assert item.found == f"started on {words}"
+    assert len(trials) == (1 if text is None else 2)
 
 
 @pytest.mark.promise("`hpcq cluster check` says how late a file of a node may appear.")

@@ -284,9 +284,10 @@ def _trials(cluster: Cluster, scheduler: Scheduler, root: str, look: str) -> tup
     trials = [replace(one, features=features) for one, features in zip(trials, kinds, strict=False)]
     failed = next((one for one in trials if not one.started), None)
     if failed is None:
-        more = f"; {len(classes) - len(nodes)} more classes of nodes were not tried" if len(classes) > len(nodes) else ""
+        untried = len(classes) - len(trials)
+        more = f"; {untried} more class{'es' * (untried > 1)} of nodes not tried" if untried else ", one of each class"
         tried = ", ".join(one.node for one in trials)
-        return [CheckedItem("job", True, f"started on {tried}, one of each class{more}")], trials
+        return [CheckedItem("job", True, f"started on {tried}{more}")], trials
     found = f"{failed.node}: {failed.words}"
     advice = f"{_own_keys(cluster)} and extra_directives of the cluster file make the job's options"
     if failed.form_is_wrong and (taken := form_that_is_taken(cluster, scheduler, root, failed.node, look)):
