@@ -87,6 +87,7 @@ def test_one_page_shows_them_side_by_side(measured: Desk) -> None:
 
 
 @pytest.mark.promise("A slow node is blamed from a foreign program's results alone.")
+@pytest.mark.quiet  # what only values beside other work show is a question, and blames nobody
 def test_a_slow_node_is_blamed_from_iperf3_alone(lab6: RunningLab, tmp_path: Path) -> None:
     desk = Desk(tmp_path, lab6)
     desk.campaign(FOREIGN_ALONE, "witness")

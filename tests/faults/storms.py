@@ -206,7 +206,12 @@ def _to_the_end(storm: Storm) -> None:
     if storm.site.clock.passed_s > storm.over_s:
         storm.broken.append(f"cancelled, and it took until {storm.site.clock.passed_s:.0f} s")
     if storm.cancelled:
-        left = still_there(storm.site.run, storm.said.append, storm.site.clock, lambda *_: storm.scheduler)
+        left = _asked(storm)
+        while storm.scheduler.down:  # it says that the queue cannot be asked, and for how long it tried: a person asks again
+            if not any("cannot be asked" in words for words in left):
+                storm.broken.append(f"hpcq cancel did not say that the controller is down: {left}")
+            storm.site.clock.sleep(60)
+            left = _asked(storm)
         storm.broken += [f"after hpcq cancel: {words}" for words in left]
         storm.broken += [f"left after cancel: {job.tag} {job.state}" for job in storm.scheduler.live()]
     storm.ended = True
@@ -214,6 +219,11 @@ def _to_the_end(storm: Storm) -> None:
         storm.scheduler.node_states[node] = (NodeCondition.BUSY, "allocated")
     storm.site.clock.sleep(_AFTERWARDS_S)
     storm.scheduler.advance()
+
+
+def _asked(storm: Storm) -> list[str]:
+    """Return what the end of `hpcq cancel` says is left."""
+    return still_there(storm.site.run, storm.said.append, storm.site.clock, lambda *_: storm.scheduler)
 
 
 # -- what must hold ----------------------------------------------------------------------------------------------------

@@ -323,6 +323,7 @@ def test_a_wrong_type_in_a_file_of_a_run_is_named(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # plan.json: five minutes of processor time
 @pytest.mark.parametrize("name", [*FILES, "tiny/build.json", "tiny/driven.json", "tiny/loaded.json"])
 def test_no_value_in_a_file_of_a_run_is_a_defect(at_the_desk: LocalDesk, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     faults = []
