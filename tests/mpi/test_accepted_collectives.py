@@ -193,6 +193,7 @@ MENDED = "tc qdisc del dev eth0 root; nft delete table inet hole; ip link set et
 
 
 @pytest.mark.long
+@pytest.mark.quiet
 @pytest.mark.lab
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
