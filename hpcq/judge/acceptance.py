@@ -12,7 +12,7 @@ scatter that this very test shows (scatter.py); PASS rules the smallest effect t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import exp, log, sqrt
@@ -499,6 +499,7 @@ class _Judge:
         self._cluster()
         self.accuser = accuse
         self.flapping = accuse.flapping()
+        accuse.explains({node for node in self.flapping if self._is_at_fault(node)})
         for fit in self.fits:
             accuse.between(fit)
         self.links, self.open = accuse.links()
@@ -804,10 +805,17 @@ class _Judge:
         sure |= len(jobs) >= SURE_JOBS and len(partners) >= SURE_PARTNERS and once
         sure |= (len(failing) >= SURE_PARTNERS and once) or self._decided(node)
         if len(partners) < PARTNERS_MIN or not sure:
-            few = "one partner only" if len(partners) < PARTNERS_MIN else "one run only"
-            return _node_says(name, Word.INCONCLUSIVE, f"{reason}; seen with {few}", self._ratio(against)), True
+            few = "seen with one run only" if len(partners) >= PARTNERS_MIN else "seen with one partner only"
+            if len(partners) >= PARTNERS_MIN and flaps and self._nights(node) > len(nights):
+                few = "bad in one run and fine in another"
+            return _node_says(name, Word.INCONCLUSIVE, f"{reason}; {few}", self._ratio(against)), True
         word = Word.FAILED if failure else Word.DEGRADED
         return _node_says(name, word, reason, self._ratio(against)), False
+
+    def _is_at_fault(self, node: int) -> bool:
+        """Whether enough speaks against an accused node to tell of it, and not only to measure it again."""
+        said, _ = self._accused_node(self.names[node], node, self._against(node))
+        return said.word is not Word.INCONCLUSIVE
 
     def _decided(self, node: int) -> bool:
         """Whether a test brings nothing with enough partners that are fine with others, and with no other partner at all."""
@@ -1337,10 +1345,13 @@ class _Accuser:
                 fit.explained = fit.by_groups.copy()
                 fit.slow.clear()
                 self._nodes(fit)
-        nodes = {node for fit in self.fits for node in fit.slow}
+        self.explains({node for fit in self.fits for node in fit.slow})
+
+    def explains(self, nodes: Set[int]) -> None:
+        """What is bad on the way of told nodes is theirs also in tests that do not tell of them: no link, no other end."""
         for fit in self.fits:
-            through = np.isin(fit.client, list(nodes - set(fit.slow))) | np.isin(fit.server, list(nodes - set(fit.slow)))
-            fit.explained |= through & self._leans(fit)
+            others = list(nodes - set(fit.slow))
+            fit.explained |= (np.isin(fit.client, others) | np.isin(fit.server, others)) & self._leans(fit)
 
     @staticmethod
     def _leans(fit: _Fit) -> Bools:

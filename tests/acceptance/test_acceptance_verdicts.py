@@ -107,6 +107,15 @@ def test_half_speed_in_one_run_and_fine_in_the_next_is_watched() -> None:
     assert ("n2", "n3") in found.open, "and it is run once more"
 
 
+@pytest.mark.promise("Half speed in one run and fine in the next is no PASS.")
+def test_a_node_that_was_slow_with_everybody_in_one_run_alone_is_said_so() -> None:
+    slow = jobs_of({("n2", "*"): 0.3})
+    found = judge(NODES, slow + [one for run_no in (2, 3) for one in jobs_of({}, run_no=run_no)])
+    assert words(found) == PASSED | {"n2": "inconclusive"}
+    assert reason_of(found, "n2").endswith("bad in one run and fine in another")
+    assert reason_of(judge(NODES, slow, final=False), "n2").endswith("seen with one run only")
+
+
 @pytest.mark.promise("A half-dead node beside leaf switches is that node, and no six links.")
 @pytest.mark.parametrize("known", [Known(), BEHIND], ids=["no leaves", "beside its leaf"])
 def test_a_half_dead_node_is_no_six_links_and_one_fine_pair_does_not_clear_it(known: Known) -> None:
@@ -147,6 +156,25 @@ def test_one_failing_test_is_not_cleared_by_another() -> None:
     fine = [replace(one, test="tcp_pingpong 64 B") for one in jobs_of({})]
     found = judge(NODES, [*jobs_of({}, lost={("n2", "*"): 1.0, ("*", "n2"): 1.0}), *fine])
     assert words(found) == PASSED | {"n2": "failed"}
+
+
+@pytest.mark.promise("A node that accept fails in one test is the reason of what is bad with it in another: no link beside it.")
+@pytest.mark.parametrize("run_count", [1, 3])
+@pytest.mark.parametrize("left_out", [True, False], ids=["after three partners", "with all"])
+def test_a_node_that_fails_one_test_explains_its_pairs_in_the_others(run_count: int, left_out: bool) -> None:
+    """An MTU black hole: large packets fail with everybody, a stream only where the node sends, and one partner receives."""
+    jobs = []
+    for run_no in range(1, run_count + 1):
+        for one in jobs_of({}, run_no=run_no, lost={("n2", "*"): 1.0, ("*", "n2"): 1.0}):
+            away = left_out and "n2" in one.pair and one.pair not in {("n1", "n2"), ("n2", "n4"), ("n2", "n5")}
+            jobs.append(replace(one, lost=False, change=None, reason="not run: n2 is decided") if away else one)
+        stream = jobs_of({}, run_no=run_no, lost={("n2", "n4"): 1.0})
+        met = {("n1", "n2"), ("n2", "n4")} if left_out else {("n1", "n2"), ("n3", "n2"), ("n2", "n4"), ("n5", "n2")}
+        jobs += [replace(one, test="tcp_stream 128 KiB") for one in stream if "n2" not in one.pair or one.pair in met]
+    found = judge(NODES, jobs)
+    assert words(found) == PASSED | {"n2": "failed"}
+    assert found.links == ()
+    assert "see link" not in reason_of(found, "n4")
 
 
 def test_what_was_not_measured_is_no_pass() -> None:
