@@ -122,7 +122,10 @@ def test_a_slow_node_is_told_the_same_night_though_the_driver_is_killed_in_betwe
 @pytest.mark.promise("A node that is fine again in its second measurement is not told.")
 def test_a_node_that_is_fine_again_is_not_told(desk: LocalDesk) -> None:
     slows(desk, "n5", 3)
-    done = desk.json("run", "--confirm", "try.yaml")
+    ran = desk.hpcq("run", "--confirm", "try.yaml", "--json", expect=None)
+    done = json.loads(ran.stdout)
+    # One machine plays all nodes: a series whose jobs all ran beside others is measured again, and nobody is told.
+    assert (ran.returncode, done["verdict"]) in {(0, "pass"), (4, "inconclusive")}, ran.stdout
     [look] = done["second_looks"]
     assert (*look["names"], look["state"], look["slow_count"], look["job_count"]) == ("n5", "fine", 0, 6)
     assert re.fullmatch(r"suspected at \d\d:\d\d, not confirmed at \d\d:\d\d: slow in 0 of 6 jobs", look["words"])
