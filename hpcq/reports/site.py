@@ -93,6 +93,8 @@ def write_site(database: Path, folder: Path) -> SiteTold:
         runs = query.runs(connection)
         clusters = [one for one in query.names(connection, "cluster") if query.nodes_of_cluster(connection, one)]
         standing = standings(connection, clusters, SINCE)
+        for one in standing:
+            _ = one.values  # a kept standing reads them from this connection, which ends here
         window = Window(SINCE, moment(connection, SINCE))
         tried = {(cluster, end) for cluster, *ends in select(connection, Selection()).pairs for end in ends}
         nodes = {  # of a node that was never tried there is nothing to say

@@ -10,6 +10,7 @@ import pytest
 
 from hpcq.cli.main import run
 from hpcq.reports.links import page_path
+from hpcq.store import database
 from tests.history.histories import History
 from tests.pages.browser import PHONE, Browser, Tab, browsing
 from tests.pages.test_report import Page
@@ -103,6 +104,14 @@ def test_hostile_names_stay_within_the_folder(name: str) -> None:
         assert ".." not in path.split("/")
         assert path.count("/") <= 2
         assert all(len(part) < 200 for part in path.split("/"))
+
+
+@pytest.mark.heavy
+def test_a_site_is_made_of_a_kept_answer_too(ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "KEPT_FROM_S", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("one", "two"):
+        ask.words("report", "--site", str(tmp_path / name), expect=3)
 
 
 @pytest.mark.heavy
