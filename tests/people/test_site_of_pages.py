@@ -107,8 +107,10 @@ def test_hostile_names_stay_within_the_folder(name: str) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.promise("report --site writes the same site from a kept answer.")
 def test_a_site_is_made_of_a_kept_answer_too(ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "KEPT_FROM_S", 0.0)
+    monkeypatch.setattr(database, "SETTLED_AFTER_S", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("one", "two"):
         ask.words("report", "--site", str(tmp_path / name), expect=3)
