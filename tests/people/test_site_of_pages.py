@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -114,6 +115,12 @@ def test_a_site_is_made_of_a_kept_answer_too(ask: Asked, tmp_path: Path, monkeyp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("one", "two"):
         ask.words("report", "--site", str(tmp_path / name), expect=3)
+    first, second = (
+        {path.relative_to(top): re.sub(r"Made [^<]*? UTC", "", path.read_text()) for path in top.rglob("*.html")}
+        for top in (tmp_path / "one", tmp_path / "two")
+    )
+    assert first
+    assert first == second
 
 
 @pytest.mark.heavy
