@@ -79,6 +79,12 @@ def sole_writer(database: Path, timeout_s: float) -> Iterator[Callable[[], bool]
         lock.release()
 
 
+def is_written(file: Path) -> bool:
+    """Whether a writer that is not known to be dead holds it now."""
+    holder = _holder(_link_of(file))
+    return holder is not None and not _dead(holder)
+
+
 def _link_of(file: Path) -> Path:
     whole = file.resolve()
     return whole.with_name(f"{whole.name}.writer")

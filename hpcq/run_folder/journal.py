@@ -26,7 +26,7 @@ from typing import Any, Self
 from hpcq.clock import DriverTimes, utc_or_none
 from hpcq.errors import HeldError, StoreError
 from hpcq.planning.plan import is_shared, pair_index_of
-from hpcq.run_folder.paths import open_regular
+from hpcq.run_folder.paths import NoFileError, open_regular
 from hpcq.scheduler.types import JobKey, JobState
 from hpcq.units import utc_now
 from hpcq.visible import one_line
@@ -206,7 +206,8 @@ def _read(path: Path, offset_bytes: int = 0) -> tuple[list[Event], int]:
             file.seek(offset_bytes)
             content = file.read()
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+        # No second look at the folder: a driver may make the file between two looks.
+        if isinstance(error, FileNotFoundError) and not isinstance(error, NoFileError):
             return [], 0
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     events: list[Event] = []

@@ -172,21 +172,25 @@ def _contradiction(found: Mapping[str, Any]) -> str | None:
     return None
 
 
+class NoFileError(FileNotFoundError):
+    """What stands in place of a file that a job wrote: a pipe, a link, a folder, a device."""
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a file that a job wrote. Raises OSError.
 
     A pipe would be waited for without end, a link may lead to a device or to somebody's file: in place of a file, either
-    counts as if nothing was there, so the error is a FileNotFoundError whose words say it.
+    counts as if nothing was there, so the error is a FileNotFoundError, whose class and words say what is there.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise FileNotFoundError(errno.ENOENT, "is a link: must be a file of its own", str(path)) from None
+        raise NoFileError(errno.ENOENT, "is a link: must be a file of its own", str(path)) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise FileNotFoundError(errno.ENOENT, "is a pipe, a folder or a device: must be a regular file", str(path))
+        raise NoFileError(errno.ENOENT, "is a pipe, a folder or a device: must be a regular file", str(path))
     return os.fdopen(descriptor, "rb")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -187,6 +189,39 @@ def test_a_database_is_looked_through_once_for_each_state(
         database.execute("INSERT INTO cluster (name) VALUES ('alpha')")
     assert list(stretches.look_at_database(path))[1] == first[1]
     assert len(looked) == 2, "another state of the file"
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from hpcq.store.database import transaction, writing
+with writing(Path(sys.argv[1])) as database, transaction(database):
+    if sys.argv[2] == "killed":  # what is half written lies in the file itself
+        database.execute("PRAGMA cache_size = 1")
+    database.executemany("INSERT INTO cluster (name) VALUES (?)", ((f"c{number}",) for number in range(9999)))
+    print("begun", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.promise("hpcq doctor says that a writer was killed where none lives, and not of one that ended meanwhile.")
+@pytest.mark.parametrize("end", ["writes on", "killed"])
+def test_a_writer_that_ends_meanwhile_was_not_killed(asked: Callable[..., Any], tmp_path: Path, end: str) -> None:
+    path = tmp_path / "results.db"
+    command = [sys.executable, "-c", _WRITER, str(path), end]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == "begun\n"
+        assert path.with_name("results.db-journal").exists()
+        if end == "killed":
+            writer.kill()
+            writer.wait()
+        look = stretches.look_at_database(path)
+        found = [next(look)]
+        writer.communicate("\n" if end == "writes on" else None)
+        found += look
+    assert not path.with_name("results.db-journal").exists()
+    assert [item for item, *_ in found if item == "journal"] == (["journal"] if end == "killed" else [])
 
 
 def test_what_a_node_was_beside_its_partners_is_kept(

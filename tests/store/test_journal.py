@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,35 @@ def test_events_come_back_in_order_with_their_time(path: Path) -> None:
 
 def test_no_file_is_no_event(path: Path) -> None:
     assert read_journal(path) == []
+
+
+@pytest.mark.promise("Who reads a journal while its driver makes it finds no event or the first ones, and no error.")
+def test_a_journal_that_is_made_meanwhile_is_read(path: Path) -> None:
+    path.parent.mkdir()
+    ended = threading.Event()
+
+    def make() -> None:
+        while not ended.is_set():
+            path.write_bytes(b"")
+            path.unlink()
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    try:
+        assert all(read_journal(path) == [] for _ in range(20_000))
+    finally:
+        ended.set()
+        maker.join()
+
+
+@pytest.mark.parametrize(
+    "put", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")], ids=["folder", "pipe", "link"]
+)
+def test_what_stands_in_place_of_a_journal_is_no_empty_one(path: Path, put: Callable[[Path], None]) -> None:
+    path.parent.mkdir()
+    put(path)
+    with pytest.raises(StoreError, match=r"journal\.jsonl: cannot be read: is a (link|pipe)"):
+        read_journal(path)
 
 
 @pytest.mark.promise("A torn last line of the journal is cut off when it is opened again.")

@@ -22,7 +22,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,17 +96,26 @@ def _stage(run: RunFolder, part: str) -> str:
         return "not planned"
     if not (folder / "driven.json").is_file():
         return "not measured to its end" if run.journal(part).is_file() else "planned only"
-    if not loaded.is_file():
+    if not (loaded_s := _modified_s([loaded])):
         return "measured"
     if part in run.to_confirm():
         return "loaded, but its suspects are not measured again yet"
-    return "stale" if _newest(run, part) > loaded.stat().st_mtime + _AGE_TOLERANCE_S else "loaded"
+    return "stale" if _newest(run, part) > loaded_s + _AGE_TOLERANCE_S else "loaded"
 
 
 def _newest(run: RunFolder, part: str) -> float:
     """Return the time of the last write to what loading reads: the journal, and the spools of tournaments."""
     files = [run.journal(part), *(run.path / part).glob("jobs/g*/*/spool.jsonl")]
-    return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
+    return _modified_s(files)
+
+
+def _modified_s(files: Iterable[Path]) -> float:
+    """The time of the last write to any of these; 0 if none is there. A driver that ends removes some meanwhile."""
+    newest_s = 0.0
+    for path in files:
+        with contextlib.suppress(OSError):
+            newest_s = max(newest_s, path.stat().st_mtime)
+    return newest_s
 
 
 def holders_of(run: RunFolder) -> dict[str, str]:
@@ -449,7 +458,7 @@ def _abandoned(run: RunFolder) -> Iterator[Abandoned]:
     journals = [run.journal(part) for part in parts if run.journal(part).is_file()]
     if not journals or (all((run.path / part / "driven.json").is_file() for part in parts) and not run.to_confirm()):
         return
-    quiet_s = time.time() - max(path.stat().st_mtime for path in [*journals, run.path / "log.txt"] if path.is_file())
+    quiet_s = time.time() - _modified_s([*journals, run.path / "log.txt"])
     if quiet_s < _QUIET_S or _beats(run.run_json) or any(holder_of(path) or _beats(path) for path in journals):
         return
     if quiet_s > _FORGOTTEN_S:

@@ -9,14 +9,13 @@ so a mail that could not be sent is tried again next time. The first time, every
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcq.errors import HpcqError
-from hpcq.run_folder.paths import read_regular, write_json
+from hpcq.run_folder.paths import NoFileError, read_regular, write_json
 from hpcq.store.database import Connection, reading
 from hpcq.transport import run_here
 from hpcq.units import count_of, utc_now
@@ -148,7 +147,7 @@ def _told_before(path: Path) -> dict[str, str]:
     try:
         return dict(json.loads(read_regular(path))["verdicts"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+        if isinstance(error, FileNotFoundError) and not isinstance(error, NoFileError):
             return {}
         raise HpcqError(
             f"{path}: cannot be read: {error.strerror if isinstance(error, OSError) else error}",

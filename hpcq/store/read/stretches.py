@@ -16,6 +16,7 @@ from hpcq.errors import StoreError
 from hpcq.store.database import SCHEMA_VERSION, answered, reading
 from hpcq.store.query import columns
 from hpcq.store.selection import Selection, of_results
+from hpcq.writer_lock import is_written
 
 # ruff: noqa: S608 - statements are put together from our own texts; what people choose is always bound
 
@@ -133,7 +134,7 @@ def _soon() -> str:
 def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
     """(item, ok, found, advice): leftovers of a writer, version, a quick integrity check."""
     journal = path.with_name(f"{path.name}-journal")
-    left = journal.stat().st_size if journal.exists() else 0
+    left = not is_written(path) and journal.exists()
     try:
         with reading(path) as database:
             # It reads the whole file: once for each state of it. `hpcq db check` reads it every time.

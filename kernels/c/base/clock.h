@@ -15,6 +15,12 @@ static inline uint64_t clock_now_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+/* The earlier of two moments, where 0 is none. */
+static inline uint64_t clock_earlier_ns(uint64_t one, uint64_t other)
+{
+    return !one || (other && other < one) ? other : one;
+}
+
 double clock_read_ns(void);                   /* what one reading costs: the median of batches */
 double clock_step_ns(void);                   /* the least by which two readings differ, to 1 ns */
 uint64_t clock_ns_from_s(double seconds);     /* clamped to 0 .. about 292 years */

@@ -27,7 +27,8 @@ void phase_begin(struct run *run, enum phase phase)
     run->operation_count = run->sent_count = run->sent_bytes = run->call_count = 0;
     run->stopped = run->peer_stopped = run->closing = false;
     run->under_way_count = 0;
-    run->peer_sent_count = run->peer_sent_bytes = 0;
+    run->first_left_ns = 0;
+    run->peer_sent_count = run->peer_sent_bytes = run->peer_first_left_ns = 0;
     precision_begin(run);
     series_begin(&run->series, (unsigned)run_common(run)->series_interval_ms);
     run->kernel->begin(run);
@@ -174,6 +175,7 @@ static bool phase_say(struct run *run, const char *type, uint64_t deadline_ns)
     message_begin(&out, type);
     message_put_unsigned(&out, "sent_count", run->sent_count);
     message_put_unsigned(&out, "sent_bytes", run->sent_bytes);
+    message_put_unsigned(&out, "first_left_ns", run->first_left_ns);
     bool ok = control_send(&run->control, &out, deadline_ns, &run->failure);
     text_free(&out);
     return ok;
@@ -192,6 +194,7 @@ static bool passive_message(struct run *run)
     run->peer_stopped = true;
     run->peer_sent_count = received_unsigned(&message, "sent_count");
     run->peer_sent_bytes = received_unsigned(&message, "sent_bytes");
+    run->peer_first_left_ns = received_unsigned(&message, "first_left_ns");
     received_free(&message);
     if (run->is_active)
         return true;

@@ -73,12 +73,13 @@ struct run {
     bool settling;                   /* MPI: this operation only brings the ranks into step, and is not measured */
     uint64_t call_count;             /* system calls on the test channel, this phase */
     uint64_t sent_count, sent_bytes; /* of an end that sends, this phase */
+    uint64_t first_left_ns;          /* by this end's clock: the first of them had left by then; 0: not known */
     bool closing;                    /* active end: the time is over, what is under way is waited for */
     uint64_t under_way_count;        /* operations begun and not ended, where there may be many */
     bool stopped;                    /* this end sends no more */
     uint64_t sent_end_ns;            /* since then */
     bool peer_stopped;               /* the peer sends no more, and these are its figures */
-    uint64_t peer_sent_count, peer_sent_bytes;
+    uint64_t peer_sent_count, peer_sent_bytes, peer_first_left_ns; /* by the peer's clock */
     struct rusage usage_start, usage_end;
     uint64_t usage_end_ns; /* passive: when the stop came; settling and draining are not measured */
 

@@ -149,6 +149,7 @@ void lanes_begin(struct lanes *lanes)
         own->phase = lanes->run->phase;
         own->stopped = false;
         own->operation_count = own->sent_count = own->sent_bytes = own->call_count = own->arrived_bytes = 0;
+        own->first_left_ns = 0;
         series_begin(&own->series, lanes->run->series.interval_ms);
         lane->arrived_bytes = lane->arrived_ns = lane->operation_count = lane->cpu_ns = 0;
         lane->halted = 0;
@@ -224,6 +225,7 @@ void lanes_halt(struct lanes *lanes)
             clock_sleep_until(clock_now_ns() + nap_ns);
         run->sent_count += lane->run.sent_count;
         run->sent_bytes += lane->run.sent_bytes;
+        run->first_left_ns = clock_earlier_ns(run->first_left_ns, lane->run.first_left_ns);
     }
     lanes->halted = true;
 }

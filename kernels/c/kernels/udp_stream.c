@@ -283,6 +283,8 @@ static enum step udp_stream_put(struct run *run, struct flow *flow, int flags)
     run->now_ns = clock_now_ns();
     if (sent > 0) {
         flow->count += (uint64_t)sent;
+        if (!run->first_left_ns)
+            run->first_left_ns = run->now_ns;
         run->sent_count += (uint64_t)sent;
         run->sent_bytes += (uint64_t)sent * state->bytes;
         run->operation_count += (uint64_t)sent - 1; /* the engine counts one more */
@@ -385,11 +387,6 @@ static void udp_stream_halt(struct run *run)
     lanes_halt(&state->lanes);
 }
 
-static uint64_t least_of(uint64_t one, uint64_t other)
-{
-    return !one || (other && other < one) ? other : one;
-}
-
 static uint64_t most_of(uint64_t one, uint64_t other)
 {
     return other > one ? other : one;
@@ -413,20 +410,22 @@ static void udp_stream_end(struct run *run)
         state->slip_count += part->slip_count;
         state->late_max_ns = most_of(state->late_max_ns, part->late_max_ns);
         state->unique_count += part->unique_count;
-        state->first_ns = least_of(state->first_ns, part->first_ns);
+        state->first_ns = clock_earlier_ns(state->first_ns, part->first_ns);
         state->last_ns = most_of(state->last_ns, part->last_ns);
-        state->sent_first_ns = least_of(state->sent_first_ns, part->sent_first_ns);
+        state->sent_first_ns = clock_earlier_ns(state->sent_first_ns, part->sent_first_ns);
         state->sent_last_ns = most_of(state->sent_last_ns, part->sent_last_ns);
         state->transit_change_sum_ns += part->transit_change_sum_ns;
         state->transit_change_count += part->transit_change_count;
     }
 }
 
-/* Nothing arrives faster than it was sent, but for what a queue held back and handed over at once. */
+/* Nothing arrives faster than it was sent, but for what a queue held back and handed over at once. A sender that lost
+ * its CPU between the stamp and the call held the first one itself: the span begins when that call had returned. */
 static double udp_stream_span_ns(struct run *run, double span_ns)
 {
     const struct udp_stream *state = run->state;
-    double sent_span_ns = (double)(state->sent_last_ns - state->sent_first_ns);
+    uint64_t begun_ns = most_of(state->sent_first_ns, run->peer_first_left_ns);
+    double sent_span_ns = state->sent_last_ns > begun_ns ? (double)(state->sent_last_ns - begun_ns) : 0;
     if (span_ns >= at_once_ratio * sent_span_ns)
         return span_ns;
     run_warn(run, "arrived_at_once",
