@@ -73,6 +73,14 @@ def open_to_all(path: Path) -> str:
     return ""
 
 
+def replaceable(file: Path) -> str:
+    """Say where everybody could change what a file says: in itself, or in a folder above it. Empty: nowhere."""
+    with suppress(OSError):
+        if words := _everybody(file, file.stat()):
+            return words
+    return open_to_all(file)
+
+
 def others_write(folder: Path) -> bool:
     """Whether somebody else may make files in a folder, also where he could replace none, as in /tmp."""
     found = folder.stat()

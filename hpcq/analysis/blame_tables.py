@@ -7,7 +7,7 @@ one slow job. So a table has one row per job, and a job without a valid result c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcq.analysis import pair_values
@@ -29,11 +29,18 @@ from hpcq.verdict.node_sets import set_name
 from hpcq.verdict.words import Verdict
 
 
+def shown_pairs(pairs: Sequence[Pair]) -> str:
+    """`n1 > n2, n3 > n2`, and how many more."""
+    shown = ", ".join(f"{a} > {b}" for a, b in pairs[:4])
+    return shown + (f" and {len(pairs) - 4} more" if len(pairs) > 4 else "")
+
+
 @dataclass(frozen=True, slots=True)
 class FailedTest:
     """A test without a valid result on some pairs. of: pairs that ran it. blamed: nodes and links that explain them.
 
-    why: the commonest reason.
+    why: the commonest reason. unexplained: the pairs that nothing explains yet. of_others: those of nodes that other tests
+    name.
     """
 
     test: str
@@ -42,6 +49,8 @@ class FailedTest:
     job_count: int
     why: str
     blamed: tuple[str, ...] = ()
+    unexplained: tuple[Pair, ...] = ()
+    of_others: tuple[Pair, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -51,9 +60,7 @@ class FailedTest:
     @property
     def words(self) -> str:
         """`udp_stream 1472 B brings nothing on 2 of 12 pairs (n1 > n2, n3 > n2): fewer than two datagrams arrived`."""
-        shown = ", ".join(f"{a} > {b}" for a, b in self.pairs[:4])
-        more = f" and {len(self.pairs) - 4} more" if len(self.pairs) > 4 else ""
-        return f"{self.test} brings nothing on {len(self.pairs)} of {self.of} pairs ({shown}{more}): {self.why}"
+        return f"{self.test} brings nothing on {len(self.pairs)} of {self.of} pairs ({shown_pairs(self.pairs)}): {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +143,25 @@ def tables_of(
     for flaw in flaws_in(database, run_ids, place):
         if flaw.node in nodes:
             flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
-    found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
+    every = (_failed(test, part, leaves, flaws) for test, part in by_test.items())
+    found = with_named_nodes([one for one in every if one is not None], ())
+    theirs = {one.test: one.of_others for one in found}
+    counted = {  # a pair that stands still because of such a node is no result of its own
+        test: [one for one in part if (one.client, one.server) not in theirs.get(test, ())] for test, part in by_test.items()
+    }
     kinds = classes_of(database, place, sorted(nodes), run_ids)
     size = Counter(kinds.values())
     # the only node of its class has no peers: it is held against most nodes, as one whose facts do not say
     kinds = {node: kind if size[kind] > 1 else max(size, key=size.__getitem__) for node, kind in kinds.items()}
-    tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves, kinds)) for test, part in by_test.items()]
+    tables = [
+        (test, by_test[test][0].better == Better.HIGHER.value, _table(part, leaves, kinds)) for test, part in counted.items()
+    ]
     return RunTables(
         place,
         sum(len(one.jobs) for one in series),
         sum(bool(job.value_count or job.lost_count) for one in series for job in one.jobs),
         tuple(one for one in tables if len(one[2].value)),
-        tuple(one for one in found if one is not None),
+        found,
         flaws,
         {test: words for test, words in pair_values.sleep_in(database, run_ids, place).items() if test in by_test},
         tuple(_set_test(labels[one.test], one) for one in outcomes if names_several(one.server)),
@@ -155,7 +169,7 @@ def tables_of(
         {test: tuple((one.series_id, (one.client, one.server)) for one in part) for test, part in by_test.items()},
         undisturbed={
             test: _table(part, leaves, kinds, undisturbed=True)
-            for test, part in by_test.items()
+            for test, part in counted.items()
             if any(job.clean_value is None and job.value is not None for one in part for job in one.jobs)
         },
     )
@@ -201,11 +215,37 @@ def _failed(
         return None
     found = find_culprits(words, dict(leaves), jobs)
     blamed = [*found.nodes, *(" - ".join(ends) for ends in found.links), *found.leaves]
-    for pair in sorted(found.open):
-        blamed += [end for end in pair if end in flaws and not set(pair) - {end} & set(flaws)]
+    explained = {pair for part in (found.nodes, found.links, found.leaves) for those in part.values() for pair in those}
+    left: list[Pair] = []
+    for pair in sorted(set(bad) - explained):
+        flawed = [end for end in pair if end in flaws and not set(pair) - {end} & set(flaws)]
+        blamed += flawed
+        left += [] if flawed else [pair]
     reasons = [one.why for one in ran if (one.client, one.server) in bad and one.why]
     why = min(set(reasons), key=lambda one: (-reasons.count(one), one)) if reasons else "no reason was given"
-    return FailedTest(test, tuple(bad), len(words), sum(jobs.values()), why, tuple(dict.fromkeys(blamed)))
+    return FailedTest(test, tuple(bad), len(words), sum(jobs.values()), why, tuple(dict.fromkeys(blamed)), tuple(left))
+
+
+def with_named_nodes(failed: Sequence[FailedTest], named: Iterable[str]) -> tuple[FailedTest, ...]:
+    """What fails on a pair of a node that another test names is that node's too, as for `hpcq accept`: no link, no open case.
+
+    named: nodes that the values of these runs name, or the nights before them.
+    """
+    known = {*named, *(name for one in failed for name in one.blamed)}
+
+    def explained(one: FailedTest) -> FailedTest:
+        links = [name for name in one.blamed if " - " in name and known & set(name.split(" - "))]
+        theirs = [pair for pair in one.pairs if known & set(pair) and (pair in one.unexplained or set(pair) in _ends(links))]
+        blamed = [name for name in one.blamed if name not in links] + [end for pair in theirs for end in pair if end in known]
+        left = tuple(pair for pair in one.unexplained if pair not in theirs)
+        of_others = tuple(dict.fromkeys((*one.of_others, *theirs)))
+        return replace(one, blamed=tuple(dict.fromkeys(blamed)), unexplained=left, of_others=of_others)
+
+    return tuple(map(explained, failed))
+
+
+def _ends(links: Iterable[str]) -> list[set[str]]:
+    return [set(name.split(" - ")) for name in links]
 
 
 def _lost(lost_count: int, value_count: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +95,8 @@ def print_tests(found: Mapping[str, Blame], read: RunTables | None, standing: St
 
 def print_read(read: RunTables) -> None:
     """Print how much was judged, what the evidence says about nodes, and what failed."""
+    from hpcq.analysis.blame_tables import shown_pairs
+
     rows = sum(len(table.value) for _, _, table in read.tables)
     tests = f"{count_of(len(read.tables), 'test')} with values"
     print_words(
@@ -107,12 +109,12 @@ def print_read(read: RunTables) -> None:
         print_words(f"evidence  {words}")
     for one in read.failed:
         print_words(f"failed    {one.words}")
-        who = (
-            f"it is {', '.join(one.blamed)}"
-            if one.blamed
-            else "it is not clear who is to blame: measure more pairs of these nodes"
-        )
-        print_words(f"          {who}")
+        if one.blamed:
+            others = f" (other tests name the node of {shown_pairs(one.of_others)})" if one.of_others else ""
+            print_words(f"          it is {', '.join(one.blamed)}{others}")
+        if one.unexplained:
+            of = f" of {shown_pairs(one.unexplained)}" if one.blamed else ""
+            print_words(f"          it is not clear who is to blame{of}: measure more pairs of these nodes")
     _print_sets(read)
 
 
@@ -148,7 +150,7 @@ def blame_json(found: dict[str, Blame], read: RunTables | None, standing: Standi
             place = merged["links"] if isinstance(ends, list) else merged["nodes"]
             if ends not in place:
                 place.append(ends)
-        merged["undecided"] = merged["undecided"] or not one.blamed
+        merged["undecided"] = merged["undecided"] or bool(one.unexplained)
     for thing, names in _accused(standing):
         if thing in {"node", "group"} and names[0] not in merged[f"{thing}s"]:
             merged[f"{thing}s"].append(names[0])
@@ -305,7 +307,8 @@ def blame(  # noqa: PLR0917 - Click passes by name
     Each test is a table with one row per job, because the repetitions of one job are not independent. hpcq names nothing on
     fewer than three slow jobs. What is slower than the others, but no slower than on its earlier nights, or only in jobs
     beside other work, is an open question.
-    A test that fails counts as slow. Findings of the evidence that explain a slow result come first.
+    A test that fails counts as slow. What fails on a pair of a node that another test names, is that node's: no link and
+    no open question. Findings of the evidence that explain a slow result come first.
 
     When you have measured the pairs that it asks for, name both runs with --run, and it judges them together. What the
     newest of several runs shows alone, because it was fine before, is named too. In a file, results of the same round ran
@@ -320,7 +323,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
              hpcq blame --pairs pairs.csv --groups leaves.csv
              hpcq blame --run nightly --campaign next.yaml
     """
-    from hpcq.analysis.blame_tables import slow_only_beside_work, with_enough_jobs, with_newest_run
+    from hpcq.analysis.blame_tables import slow_only_beside_work, with_enough_jobs, with_named_nodes, with_newest_run
     from hpcq.cli.csv_input import read_groups, read_pairs
     from hpcq.definition.find import find_campaign
     from hpcq.localisation import PairTable
@@ -351,6 +354,10 @@ def blame(  # noqa: PLR0917 - Click passes by name
     found = {test: judged(test, higher, table, read) for test, higher, table in tables}
     for test, higher, table in newest.tables if newest is not None else ():
         found[test] = with_newest_run(found[test], judged(test, higher, table, newest))
+    if read is not None:
+        named = [names[0] for thing, names in _accused(standing) if thing == "node"]
+        named += [one.names[0] for part in found.values() for one in part.nodes]
+        read = replace(read, failed=with_named_nodes(read.failed, named))
     written = False
     if campaign:
         base = find_campaign(like) if like is not None else None

@@ -228,6 +228,36 @@ def test_a_half_dead_node_is_told_though_its_other_pairs_are_fine(tmp_path: Path
         assert not told or contradictions(verbs) == []
 
 
+@pytest.mark.promise(
+    "What fails on a pair of a node that another test names is that node's in blame as in accept, and no open case."
+)
+@pytest.mark.parametrize("other_pair", [False, True])
+def test_a_node_that_one_test_names_is_the_reason_of_its_pairs_in_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other_pair: bool
+) -> None:
+    """An MTU black hole: n3's datagrams arrive nowhere, and of its streams only one stands still."""
+    verbs = Verbs(tmp_path, capsys)
+    nodes = [f"n{number}" for number in range(1, 7)]
+    rows: list[str] = []
+    for night in range(3):
+        at = FIRST + dt.timedelta(days=night)
+        for client, server in itertools.permutations(nodes, 2):
+            stands = {"site_udp": "n3" in {client, server}, "site_tcp": (client, server) == ("n3", "n4")}
+            stands["site_tcp"] |= other_pair and night == 2 and (client, server) == ("n5", "n6")
+            for test, still in stands.items():
+                value, end = ("", "failed,nothing arrived") if still else (2e8 + night * 1e5 + len(rows) % 7 * 1e4, "measured,")
+                rows.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night},{test},{client},{server},rate,{value},bps,higher,{end}")
+    verbs.bring(rows, head=f"{HEAD},outcome,reason")
+    code, said = verbs.said("blame", "--since", "2026-03-01")
+    assert (code, said["nodes"], said["links"]) == (3, ["n3"], [])
+    failed = {one["test"].split()[0]: (one["blamed"], one["unexplained"]) for one in said["failed"]}
+    assert failed == {"site_udp": (["n3"], []), "site_tcp": (["n3"], [["n5", "n6"]] if other_pair else [])}
+    words = verbs.words("blame", "--since", "2026-03-01", expect=3)
+    assert ("it is not clear who is to blame of n5 > n6: measure more pairs" in words) is other_pair
+    assert said["undecided"] is other_pair
+    assert said["next_pairs"] == ([["n5", "n6"]] if other_pair else [])
+
+
 @pytest.mark.promise("`compare` tells of no pair by one job what the nights hardly suspect of its node.")
 def test_one_job_of_a_node_that_is_hardly_suspected_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(24, 30, "lognormal3", "each_run", fault=FAULTS["a node when it receives"])

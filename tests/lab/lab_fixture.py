@@ -54,10 +54,39 @@ exit 1
 """
 
 
+#: Takes a lab down whose tests are gone, also by a signal that lets nobody tidy up: the pipe to them has ended.
+_GUARD = """
+import subprocess, sys, time
+tests_ended = sys.stdin.read()
+until = time.monotonic() + 600
+while not tests_ended and subprocess.run(sys.argv[1:]).returncode and time.monotonic() < until:
+    time.sleep(2)  # it is being made, or a command is at work in it
+"""
+#: By name of a lab that this process has up, or is making.
+_guards: dict[str, subprocess.Popen[str]] = {}
+
+
 def lab_command(*words: str, check: bool = True, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
-    """Run `python3 lab/ words...`; with check, anything but success fails the test with the lab's own words."""
+    """Run `python3 lab/ words...`; with check, anything but success fails the test with the lab's own words.
+
+    A lab that comes up goes down when this process is gone, however it went.
+    """
     command = [sys.executable, str(PROGRAM), *words]
+    name = words[words.index("--name") + 1] if "--name" in words else ""
+    is_new = words[0] == "up" and name not in _guards
+    if is_new:
+        down = [sys.executable, str(PROGRAM), "down", "--name", name]
+        _guards[name] = subprocess.Popen(
+            [sys.executable, "-c", _GUARD, *down],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # a Ctrl-C is for the tests
+        )
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+    if (is_new and done.returncode != 0) or (words[0] == "down" and done.returncode == 0 and name in _guards):
+        _guards.pop(name).communicate("there is none")
     if check and done.returncode != 0:
         pytest.fail(f"lab {' '.join(words)} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
     return done

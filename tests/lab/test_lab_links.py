@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests import REPOSITORY
 from tests.lab.lab_fixture import LABS_FOLDER, PROGRAM, RunningLab, lab_command
 from tests.lab.lab_programs import FLOOD
 from tests.lab.test_lab import (
@@ -161,6 +162,22 @@ class TestStartAndEnd:
         words = pid_file.read_text().split() if pid_file.exists() else []
         was = namespaces(descendants(int(words[0]))) if words else set()
         lab_command("down", "--name", name)
+        assert_gone(name, was, before)
+
+    @pytest.mark.promise("A lab whose tests were killed goes down by itself.")
+    def test_a_lab_whose_tests_were_killed_goes_down(self, lab: RunningLab) -> None:
+        name = f"{lab.name[:18]}-k"
+        before = host_view()
+        words = f"from tests.lab.lab_fixture import lab_command\nlab_command('up', '--name', {name!r}, '--nodes', '1')\n"
+        words += "print('up', flush=True)\ninput()"
+        with subprocess.Popen(
+            [sys.executable, "-c", words], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as tests:
+            assert tests.stdout
+            assert tests.stdout.readline() == "up\n"
+            was = namespaces(descendants(RunningLab(name).status()["init_pid"]))
+            tests.kill()
+        wait_until(lambda: not (LABS_FOLDER / name).exists(), 120, "the lab outlives its tests")
         assert_gone(name, was, before)
 
     @pytest.mark.long

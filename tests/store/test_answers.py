@@ -191,6 +191,27 @@ def test_a_database_is_looked_through_once_for_each_state(
     assert len(looked) == 2, "another state of the file"
 
 
+@pytest.mark.promise("hpcq doctor names a database that everybody can change, in itself or in a folder above it.")
+def test_a_database_that_everybody_can_change_is_named(asked: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    path = (tmp_path / "results.db").rename(folder / "results.db")
+
+    def said() -> list[tuple[str, str]]:
+        return [(found, advice) for item, _, found, advice in stretches.look_at_database(path) if item == "writers"]
+
+    assert said() == []
+    for place, mode in ((path, 0o666), (folder, 0o777)):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        ((found, advice),) = said()
+        assert found.startswith(f"{place}: everybody can change it (mode {mode:o})")
+        assert advice == f"chmod o-w {place}"
+        place.chmod(before)
+    folder.chmod(0o1777)
+    assert said() == [], "in a sticky folder nobody replaces what is another's"
+
+
 _WRITER = """
 import sys
 from pathlib import Path

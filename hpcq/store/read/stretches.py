@@ -16,6 +16,7 @@ from hpcq.errors import StoreError
 from hpcq.store.database import SCHEMA_VERSION, answered, reading
 from hpcq.store.query import columns
 from hpcq.store.selection import Selection, of_results
+from hpcq.strangers import replaceable
 from hpcq.writer_lock import is_written
 
 # ruff: noqa: S608 - statements are put together from our own texts; what people choose is always bound
@@ -147,6 +148,8 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
         return
     size = units.human(path.stat().st_size, "bytes")
     yield "version", True, f"{path}: version {SCHEMA_VERSION}, {units.count_of(runs, 'run')}, {size}", ""
+    if words := replaceable(path):
+        yield "writers", False, f"{words}: what it says may be anybody's", f"chmod o-w {words.partition(':')[0]}"
     yield "soundness", said == ["ok"], f"quick_check: {'; '.join(said)}", "" if said == ["ok"] else f"hpcq db check --db {path}"
     if later:
         found = f"{later[-1]} is dated in the future and is the newest run until then: a clock was wrong, there or here"
