@@ -7,7 +7,7 @@ one slow job. So a table has one row per job, and a job without a valid result c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpcq.analysis import pair_values
@@ -146,15 +146,13 @@ def tables_of(
     every = (_failed(test, part, leaves, flaws) for test, part in by_test.items())
     found = with_named_nodes([one for one in every if one is not None], ())
     theirs = {one.test: one.of_others for one in found}
-    counted = {  # a pair that stands still because of such a node is no result of its own
-        test: [one for one in part if (one.client, one.server) not in theirs.get(test, ())] for test, part in by_test.items()
-    }
     kinds = classes_of(database, place, sorted(nodes), run_ids)
     size = Counter(kinds.values())
     # the only node of its class has no peers: it is held against most nodes, as one whose facts do not say
     kinds = {node: kind if size[kind] > 1 else max(size, key=size.__getitem__) for node, kind in kinds.items()}
     tables = [
-        (test, by_test[test][0].better == Better.HIGHER.value, _table(part, leaves, kinds)) for test, part in counted.items()
+        (test, part[0].better == Better.HIGHER.value, _table(part, leaves, kinds, theirs.get(test, ())))
+        for test, part in by_test.items()
     ]
     return RunTables(
         place,
@@ -168,8 +166,8 @@ def tables_of(
         {test: unit_of(part[0].metric) for test, part in by_test.items()},
         {test: tuple((one.series_id, (one.client, one.server)) for one in part) for test, part in by_test.items()},
         undisturbed={
-            test: _table(part, leaves, kinds, undisturbed=True)
-            for test, part in counted.items()
+            test: _table(part, leaves, kinds, theirs.get(test, ()), undisturbed=True)
+            for test, part in by_test.items()
             if any(job.clean_value is None and job.value is not None for one in part for job in one.jobs)
         },
     )
@@ -182,14 +180,22 @@ def _set_test(test: str, one: SeriesOutcome) -> SetTest:
 
 
 def _table(
-    series: Sequence[SeriesOutcome], leaves: Mapping[str, str], kinds: Mapping[str, str], *, undisturbed: bool = False
+    series: Sequence[SeriesOutcome],
+    leaves: Mapping[str, str],
+    kinds: Mapping[str, str],
+    of_others: Collection[Pair],
+    *,
+    undisturbed: bool = False,
 ) -> PairTable:
+    """One row per job. of_others: pairs that fail because of a node that other tests name; that is no result of this one."""
     rows: list[tuple[str, str, str, float]] = []
     for one in series:
         seen: dict[str, int] = {}
         for job in one.jobs:
             value = job.clean_value if undisturbed or job.clean_value is not None else job.value
             if _lost(job.lost_count, job.value_count):
+                if (one.client, one.server) in of_others:
+                    continue
                 value = 0.0 if one.better == Better.HIGHER.value else float("1e300")
             if value is not None and one.better != Better.NONE.value:
                 rows.append((f"{job.run} {seen.setdefault(job.run, 0)}", one.client, one.server, value))
