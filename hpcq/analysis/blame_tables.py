@@ -123,10 +123,12 @@ def tables_of(
     wanted: Selection,
     groups: Mapping[str, str] | None,
     beside: Sequence[str] = (),
+    *,
+    named: Sequence[str] = (),
 ) -> RunTables:
     """The tests of these runs that `wanted` selects. groups: leaf switches, else as the scheduler reported them.
 
-    beside: all runs that are judged; tests are named so that they differ among these.
+    beside: all runs that are judged; tests are named so that they differ among these. named: nodes that these name.
     Raises UserError if the runs measured several clusters and `wanted` names none.
     """
     place = pair_values.cluster_of(database, names, wanted.cluster)
@@ -144,7 +146,7 @@ def tables_of(
         if flaw.node in nodes:
             flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
     every = (_failed(test, part, leaves, flaws) for test, part in by_test.items())
-    found = with_named_nodes([one for one in every if one is not None], ())
+    found = with_named_nodes([one for one in every if one is not None], named)
     theirs = {one.test: one.of_others for one in found}
     kinds = classes_of(database, place, sorted(nodes), run_ids)
     size = Counter(kinds.values())

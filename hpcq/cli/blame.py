@@ -353,7 +353,8 @@ def blame(  # noqa: PLR0917 - Click passes by name
 
     found = {test: judged(test, higher, table, read) for test, higher, table in tables}
     for test, higher, table in newest.tables if newest is not None else ():
-        found[test] = with_newest_run(found[test], judged(test, higher, table, newest))
+        if test in found:  # else all its values are failures of nodes that other tests name
+            found[test] = with_newest_run(found[test], judged(test, higher, table, newest))
     if read is not None:
         named = [names[0] for thing, names in _accused(standing) if thing == "node"]
         named += [one.names[0] for part in found.values() for one in part.nodes]
@@ -397,8 +398,6 @@ def _read_runs(
     database: Path, runs: Sequence[str], since: str | None, wanted: Selection, groups: dict[str, str] | None
 ) -> tuple[RunTables, RunTables | None, Standing | None]:
     """The tables of these runs, of several also the newest alone; and where the cluster stood after it."""
-    from dataclasses import replace
-
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.analysis.gates import failed_by
     from hpcq.analysis.standing import standings, told_before, touching, unfit_of
@@ -411,7 +410,8 @@ def _read_runs(
         if selects := wanted != Selection(cluster=wanted.cluster):
             wanted = chosen_results(connection, wanted, Selection(window=of_runs))
         read = tables_of(connection, names, wanted, groups)
-        newest = tables_of(connection, names[-1:], wanted, groups, names) if len(names) > 1 else None
+        known = [name for one in read.failed for name in one.blamed]
+        newest = tables_of(connection, names[-1:], wanted, groups, names, named=known) if len(names) > 1 else None
         standing = next(iter(standings(connection, [read.cluster], names[-1], wanted.metric)), None)
         if standing is not None:
             ends = {(read.cluster, *pair) for pairs in read.pairs.values() for _, pair in pairs}

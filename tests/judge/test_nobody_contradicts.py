@@ -261,6 +261,26 @@ def test_a_node_that_one_test_names_is_the_reason_of_its_pairs_in_another(
     assert said["next_pairs"] == ([["n5", "n6"]] if other_pair else [])
 
 
+def test_a_node_that_only_earlier_runs_name_is_the_reason_in_the_newest_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From night 1 on n3 brings nothing; the newest run met it with one partner alone, where streams ran all the time."""
+    verbs = Verbs(tmp_path, capsys)
+    rows: list[str] = []
+    for night in range(4):
+        at = FIRST + dt.timedelta(days=night)
+        for client, server in itertools.permutations([f"n{number}" for number in range(1, 7)], 2):
+            tests = ["site_udp"] if night < 3 or "n3" not in {client, server} else []
+            for test in [*tests, *(["site_tcp"] if (client, server) == ("n3", "n4") else [])]:
+                still = night > 0 and "n3" in {client, server}
+                value, end = ("", "failed,nothing arrived") if still else (2e8 + len(rows) % 7 * 1e4, "measured,")
+                rows.append(f"{at:%Y-%m-%dT%H:%M:%SZ},night-{night},{test},{client},{server},rate,{value},bps,higher,{end}")
+    verbs.bring(rows, head=f"{HEAD},outcome,reason")
+    code, said = verbs.said("blame", "--since", "2026-03-02")
+    assert (code, said["nodes"], said["links"], said["undecided"]) == (3, ["n3"], [], False)
+    assert {one["test"].split()[0]: one["blamed"] for one in said["failed"]} == {"site_udp": ["n3"], "site_tcp": ["n3"]}
+
+
 @pytest.mark.promise("`compare` tells of no pair by one job what the nights hardly suspect of its node.")
 def test_one_job_of_a_node_that_is_hardly_suspected_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(24, 30, "lognormal3", "each_run", fault=FAULTS["a node when it receives"])
