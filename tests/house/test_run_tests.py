@@ -42,7 +42,7 @@ def test_wrong_once(tmp_path):
 
 
 def run(folder: Path, tests: str, tool: str = "run_tests") -> tuple[int, list[str]]:
-    """Exit code and the last two lines of a run over a project of its own."""
+    """Exit code and the lines of a run over a project of its own."""
     (folder / "tools").mkdir()
     (folder / "tests").mkdir()
     shutil.copy(REPOSITORY / "tools" / tool, folder / "tools")
@@ -57,7 +57,7 @@ def run(folder: Path, tests: str, tool: str = "run_tests") -> tuple[int, list[st
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout.splitlines()[-2:]
+    return done.returncode, done.stdout.splitlines()
 
 
 def traces(folder: Path) -> list[Path]:
@@ -68,11 +68,11 @@ def traces(folder: Path) -> list[Path]:
 @pytest.mark.long
 def test_a_test_of_real_time_is_repeated_once_and_named(tmp_path: Path) -> None:
     code, lines = run(tmp_path, SHAKY.format(count=1))
-    assert (code, lines[1]) == (
+    assert (code, lines[-1]) == (
         0,
         "2 passed, 0 failed, of the passed only when repeated alone: tests/test_one.py::test_shaky[0] ",
     )
-    assert re.fullmatch(rf"the log and the folders of the failed tests: {tmp_path}/kept/hpcq-tests\.\w+", lines[0])
+    assert re.fullmatch(rf"the log and the folders of the failed tests: {tmp_path}/kept/hpcq-tests\.\w+", lines[-2])
     assert traces(tmp_path), "what the first try left is kept"
 
 
@@ -87,14 +87,18 @@ def test_a_test_of_real_time_is_repeated_once_and_named(tmp_path: Path) -> None:
 def test_any_other_failure_is_one_at_once(tmp_path: Path, tests: str) -> None:
     code, lines = run(tmp_path, tests)
     assert code == 1
-    assert re.fullmatch(r"1 passed, [125] failed", lines[1])
+    counted = re.fullmatch(r"1 passed, ([125]) failed", lines[-1])
+    assert counted
+    named = [line for line in lines[-20:] if re.match(r"failed: test_(shaky\[\d\]|wrong_once) at tests/test_one.py:\d+$", line)]
+    assert len(named) == int(counted[1]), lines
+    assert any(line.startswith("    ") and "assert not True" in line for line in lines[lines.index(named[0]) :]), lines
     assert traces(tmp_path)
 
 
 @pytest.mark.long
 def test_nothing_is_left_of_a_run_without_failures(tmp_path: Path) -> None:
     code, lines = run(tmp_path, "")
-    assert (code, lines[1]) == (0, "1 passed, 0 failed")
+    assert (code, lines[-1]) == (0, "1 passed, 0 failed")
     assert list((tmp_path / "kept").iterdir()) == []
 
 
