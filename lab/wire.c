@@ -49,6 +49,7 @@ enum {
 #define LEAD_MAX_NS UINT64_C(150000)
 #define LONE_NS UINT64_C(500000)
 #define NS_PER_S UINT64_C(1000000000)
+#define PATIENCE_NS (60 * NS_PER_S) /* who asks may have lost its CPU */
 #define PPB UINT64_C(1000000000)
 
 struct line {
@@ -261,13 +262,8 @@ static int print_direction(char *text, size_t room, const struct direction *way)
                     way->name, way->frame_count, way->byte_count, way->lost_count, way->overflow_count, way->late_max_ns);
 }
 
-static void answer(int listener, struct line *line, struct direction ways[2])
+static void answer(int client, struct line *line, struct direction ways[2])
 {
-    int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (client < 0)
-        return;
-    struct timeval patience = {.tv_usec = 100000};
-    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     char request[128] = "";
     if (recv(client, request, sizeof request - 1, 0) > 0) {
         struct line wanted;
@@ -285,7 +281,6 @@ static void answer(int listener, struct line *line, struct direction ways[2])
                      line->delay_ns, line->rate_bps, line->loss_ppb, a_to_b, b_to_a);
         send(client, text, (size_t)length, MSG_NOSIGNAL);
     }
-    close(client);
 }
 
 /* Frames wait for a timer here: wake up exactly, and before processes that compute. */
@@ -312,9 +307,12 @@ static uint64_t sleep_ns(uint64_t due_ns, uint64_t given_ns, uint64_t lead_ns)
 
 static void carry(int listener, struct line *line, struct direction ways[2])
 {
-    struct pollfd polled[3] = {
-        {.fd = ways[0].from, .events = POLLIN}, {.fd = ways[1].from, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
-    uint64_t lead_ns = 0; /* the last of it is spent polling without sleep */
+    struct pollfd polled[4] = {{.fd = ways[0].from, .events = POLLIN},
+                               {.fd = ways[1].from, .events = POLLIN},
+                               {.fd = listener, .events = POLLIN},
+                               {.fd = -1, .events = POLLIN}}; /* who came and has not asked yet: frames do not wait for it */
+    uint64_t lead_ns = 0;                                     /* the last of it is spent polling without sleep */
+    uint64_t came_ns = 0;
     while (!ended) {
         uint64_t due_a_ns = give_out(&ways[0]), due_b_ns = give_out(&ways[1]);
         uint64_t due_ns = due_a_ns < due_b_ns ? due_a_ns : due_b_ns;
@@ -322,7 +320,8 @@ static void carry(int listener, struct line *line, struct direction ways[2])
         uint64_t wait_ns = sleep_ns(due_ns, given_ns, lead_ns);
         struct timespec wait = {.tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S)};
         uint64_t wanted_ns = now_ns() + wait_ns;
-        int ready = ppoll(polled, 3, &wait, NULL);
+        polled[2].fd = polled[3].fd < 0 ? listener : -1;
+        int ready = ppoll(polled, 4, &wait, NULL);
         if (ready < 0) {
             if (errno == EINTR)
                 continue;
@@ -339,8 +338,17 @@ static void carry(int listener, struct line *line, struct direction ways[2])
             take_in(&ways[0], line);
         if (polled[1].revents)
             take_in(&ways[1], line);
-        if (polled[2].revents)
-            answer(listener, line, ways);
+        if (polled[2].revents) {
+            polled[3].fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            polled[3].revents = 0;
+            came_ns = now_ns();
+        }
+        if (polled[3].revents)
+            answer(polled[3].fd, line, ways);
+        if (polled[3].fd >= 0 && (polled[3].revents || now_ns() > came_ns + PATIENCE_NS)) {
+            close(polled[3].fd);
+            polled[3].fd = -1;
+        }
     }
 }
 

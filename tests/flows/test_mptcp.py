@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.kernel_namespaces import ADDRESSES, Pair, inside, joined, namespace_of
-from tests.kernels.kernel_programs import INSTANT, Ended, Programs, ended
+from tests.kernels.kernel_programs import INSTANT, Ended, Programs, ended, wait_for
 
 SHORT: dict[str, Any] = {"duration_s": 0.3, "warmup_s": 0.05}
 
@@ -32,6 +32,10 @@ def _second_path() -> None:
         inside(end, "ip", "address", "add", f"{address}/24", "dev", "eth1")
         inside(end, "ip", "link", "set", "eth1", "up")
         inside(end, "ip", "mptcp", "limits", "set", "subflows", "2", "add_addr_accepted", "2")
+
+
+def _told() -> None:
+    """The server's system tells of the second path, to connections that there are too."""
     inside("server", "ip", "mptcp", "endpoint", "add", "10.79.0.2", "dev", "eth1", "signal")
 
 
@@ -98,10 +102,19 @@ def _listeners() -> set[str]:
 
 
 @pytest.mark.lab
-def test_a_second_path_is_a_second_subflow(programs: Programs, pair: Pair) -> None:
+@pytest.mark.promise("A path of Multipath TCP that is known, or becomes known while it is measured, carries its part.")
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_second_path_is_a_second_subflow(programs: Programs, pair: Pair, when: str) -> None:
     _second_path()
+    if when == "before":
+        _told()
     before = _crossed_bytes("eth1")
-    done = pair.run(programs.net, "tcp_stream", mptcp="true", duration_s=1, warmup_s=0.1)
+    with ThreadPoolExecutor() as aside:
+        running = aside.submit(pair.run, programs.net, "tcp_stream", mptcp="true", duration_s=3, warmup_s=0.1)
+        if when == "meanwhile":
+            wait_for(lambda: _crossed_bytes("eth0") > 10_000_000)
+            _told()
+        done = running.result()
     assert done.line["granted"]["client_mptcp_subflow_count"] == 2
     assert _crossed_bytes("eth1") - before > 1_000_000
     assert done.line["metrics"]["received_bytes"] == done.line["metrics"]["sent_bytes"]

@@ -1,4 +1,4 @@
-"""The control channel written down a second time, in Python: a client that can be as rude as a test wants."""
+"""The control channel written down a second time, in Python: a client and a server that can be as rude as a test wants."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from dataclasses import dataclass, field
+from typing import Self
 
 
 def frame(*lines: str) -> bytes:
@@ -26,6 +27,7 @@ class ControlPeer:
     sent_count: int = 0
     received_count: int = 0
     session_key: bytes = b""
+    side: bytes = b"\0"
     peer: socket.socket = field(init=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +39,7 @@ class ControlPeer:
         self.peer.sendall(frame("proof", "proof " + self._mac(b"client", nonces).hex()))
         self.session_key = self._mac(b"session", nonces)
 
-    def __enter__(self) -> ControlPeer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -61,7 +63,7 @@ class ControlPeer:
 
     def send(self, payload: bytes) -> None:
         """One frame with the MAC that its number and direction give it."""
-        head = b"\0" + struct.pack(">Q", self.sent_count)
+        head = self.side + struct.pack(">Q", self.sent_count)
         self.sent_count += 1
         mac = hmac.new(self.session_key, head + payload, hashlib.sha256).digest()
         self.peer.sendall(struct.pack(">I", len(payload)) + payload + mac)
@@ -76,3 +78,31 @@ class ControlPeer:
     def token(self) -> bytes:
         """The first bytes on the test channel."""
         return hmac.new(self.session_key, b"test channel", hashlib.sha256).digest()[:16]
+
+
+@dataclass
+class ControlHost(ControlPeer):
+    """A server that knows the secret; port: where it listens, of 0 the one it got. `meet` takes its one client."""
+
+    side: bytes = b"\1"
+    listener: socket.socket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        self.listener.settimeout(self.timeout_s)
+        self.port = self.listener.getsockname()[1]
+
+    def __exit__(self, *exc: object) -> None:
+        self.listener.close()
+        self.peer.close()
+
+    def meet(self) -> None:
+        """Until both have proven that they know the secret."""
+        self.peer, _ = self.listener.accept()
+        self.peer.settimeout(self.timeout_s)
+        hello = dict(line.split(" ", 1) for line in self._payload().decode().splitlines()[1:])
+        mine = os.urandom(16)
+        nonces = bytes.fromhex(hello["nonce"]) + mine
+        self.peer.sendall(frame("challenge", "nonce " + mine.hex(), "proof " + self._mac(b"server", nonces).hex()))
+        assert self._payload().decode().splitlines() == ["proof", "proof " + self._mac(b"client", nonces).hex()]
+        self.session_key = self._mac(b"session", nonces)

@@ -257,8 +257,9 @@ def test_a_busy_server_is_called_busy(server: Server) -> None:
 
 def test_a_client_waits_for_its_turn_as_long_as_it_is_said(server: Server) -> None:
     """A measurement in its last six seconds keeps the next client waiting, and no longer."""
-    first = start(server, "udp_stream", rate_bps=1e6, duration_s=6, warmup_s=0)
-    wait_for(lambda: measures(first.pid))
+    first = start(server, "udp_stream", rate_bps=1e7, duration_s=6, warmup_s=0)
+    wait_for(lambda: measures(first.pid) or first.poll() is not None)
+    assert first.poll() is None, "six seconds have passed"
     assert server.run("tcp_stream", **INSTANT).rc == 0
     first.communicate(timeout=LIMIT_S)
     assert first.returncode == 0

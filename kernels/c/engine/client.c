@@ -76,7 +76,6 @@ static bool client_connect(struct run *run, const struct client_place *place)
     return addresses_reach(place->to, place->port, deadline, client_reach, &reaching, &run->failure);
 }
 
-static const uint64_t reason_limit_ns = 200000000;
 static const double turn_limit_s = 8; /* as long as a server lets one that it knows wait for its turn */
 
 /* The server's host took the connection, and no word came: a server that measures looks at nobody else. */
@@ -154,20 +153,6 @@ static bool client_request(struct run *run)
     return ok;
 }
 
-/* A server that cannot open its end says why on the control channel, and then its test port is gone. */
-static void client_open_reason(struct run *run)
-{
-    struct failure own = run->failure;
-    uint64_t limit_ns = clock_now_ns() + reason_limit_ns;
-    if (own.exit_code != EXIT_PEER)
-        return;
-    while (!control_readable(&run->control) && clock_now_ns() < limit_ns)
-        clock_sleep_until(clock_now_ns() + reason_limit_ns / 100);
-    run->failure.failed = false;
-    if (control_silent(&run->control, &run->failure))
-        run->failure = own;
-}
-
 static bool client_open(struct run *run)
 {
     struct text out = {0};
@@ -176,7 +161,7 @@ static bool client_open(struct run *run)
     capturing_start(run);
     bool ok = run->kernel->open(run);
     if (!ok)
-        client_open_reason(run);
+        phase_peer_reason(run); /* its test port may be gone by now */
     message_begin(&out, "joined");
     told_write(run, &out);
     ok = ok && (!run->kernel->tells || control_send(&run->control, &out, deadline, &run->failure)) &&

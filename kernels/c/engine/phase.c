@@ -20,6 +20,7 @@
 
 static const double drain_limit_s = 10; /* what a slow, deep-buffered path may still deliver after the stop */
 static const double answer_limit_s = 15;
+static const uint64_t reason_limit_ns = NS_PER_S; /* the word may be lost on its way, and come again */
 
 void phase_begin(struct run *run, enum phase phase)
 {
@@ -123,13 +124,19 @@ static bool has_moved(enum step step)
     return step == STEP_OPERATION || step == STEP_MOVED;
 }
 
-/* The peer may have said why before its socket closed. */
-static void active_peer_reason(struct run *run)
+/* The two channels are two connections: what the server says before it closes its sockets may arrive after their end.
+ */
+void phase_peer_reason(struct run *run)
 {
-    if (run->failure.exit_code != EXIT_PEER || !control_readable(&run->control))
+    const struct failure own = run->failure;
+    uint64_t limit_ns = clock_now_ns() + reason_limit_ns;
+    if (run->is_server || own.exit_code != EXIT_PEER)
         return;
-    run->failure.failed = false;
-    active_peer_well(run);
+    while (!control_readable(&run->control) && clock_now_ns() < limit_ns)
+        clock_sleep_until(clock_now_ns() + reason_limit_ns / 100);
+    run->failure = (struct failure){.state = own.state};
+    if (control_silent(&run->control, &run->failure))
+        run->failure = own;
 }
 
 /* The passive end is awake and in its loop before anything is timed: it reads `go`, and begins its own clock, while the
@@ -138,7 +145,7 @@ static bool active_settled(struct run *run)
 {
     if (!run->is_active || !run->kernel->settle || run->kernel->settle(run))
         return true;
-    active_peer_reason(run);
+    phase_peer_reason(run);
     return false;
 }
 
@@ -151,7 +158,7 @@ static bool active_loop(struct run *run)
         if (interrupted(run))
             return false;
         if (step == STEP_FAILED) {
-            active_peer_reason(run);
+            phase_peer_reason(run);
             return false;
         }
         run->operation_count += step == STEP_OPERATION;
@@ -208,8 +215,12 @@ static bool passive_loop(struct run *run, uint64_t deadline_ns)
     uint64_t drain_ns = 0;
     for (;;) {
         enum step step = run->kernel->step(run);
-        if (interrupted(run) || step == STEP_FAILED)
+        if (interrupted(run))
             return false;
+        if (step == STEP_FAILED) {
+            phase_peer_reason(run);
+            return false;
+        }
         if (step == STEP_DONE)
             return true;
         run->operation_count += step == STEP_OPERATION && !run->stopped;

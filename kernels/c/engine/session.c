@@ -118,9 +118,7 @@ static bool session_measure(struct run *run)
     bool ok = run_pin(run) && (run_state(run, "listen", 5), run->kernel->listen(run)) && session_ready(run);
     while (ok && phase != PHASE_MEASURE)
         ok = session_phase(run, &phase);
-    ok = ok && session_report(run);
-    run->kernel->close(run);
-    return ok;
+    return ok && session_report(run);
 }
 
 /* Tells the client what failed here, unless it is the client that is gone. */
@@ -161,11 +159,13 @@ static bool session_request(struct control *control, const struct session_place 
     address_of_socket(control->descriptor, &run.local);
     run.peer = place->peer;
     run.evidence = evidence_new(&run.local, place->interface);
-    bool ok = session_options(&run, &message) && session_measure(&run);
+    bool begun = session_options(&run, &message), ok = begun && session_measure(&run);
     received_free(&message);
     *failure = run.failure;
     if (!ok && run.failure.failed)
         session_failed(&run.control, failure, run.phase == PHASE_NONE ? "refused" : "failed");
+    if (begun)
+        kernel->close(&run); /* after the reason, for which a client looks once its test channel ends */
     *more = ok && run.more_follow;
     if (*more) {
         *control = run.control;

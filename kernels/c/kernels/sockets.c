@@ -164,8 +164,12 @@ static bool tcp_join(struct run *run, const struct socket_settings *settings, in
     if (!socket_connect(*descriptor, &to, deadline_ns, &run->failure))
         return socket_unreached(run, settings);
     control_token(&run->control, token);
-    return send(*descriptor, token, sizeof token, MSG_NOSIGNAL) == (ssize_t)sizeof token ||
-           fail_system(&run->failure, "token on the test channel");
+    if (send(*descriptor, token, sizeof token, MSG_NOSIGNAL) == (ssize_t)sizeof token)
+        return true;
+    if (errno == ECONNRESET || errno == EPIPE) /* its host took the connection, and it has closed its port since */
+        return fail(&run->failure, EXIT_PEER, "token on the test channel: the peer is gone (%s)",
+                    fail_errno_name(errno));
+    return fail_system(&run->failure, "token on the test channel");
 }
 
 static bool tcp_join_all(struct run *run, const struct socket_settings *settings, struct flows *flows, size_t count,
@@ -187,9 +191,13 @@ static bool tcp_meet(struct run *run, const struct socket_settings *settings, in
     if (!(run->is_server ? tcp_admit(run, *listener, flows, count, deadline)
                          : tcp_join_all(run, settings, flows, count, deadline)))
         return false;
-    if (run->is_server)
+    /* What joins a connection of Multipath TCP later, perhaps in the middle of the measurement, comes to the listener.
+     */
+    bool others_join = settings->mptcp && run->is_server && socket_is_mptcp(*listener);
+    if (run->is_server && !others_join)
         close(*listener);
-    *listener = -1;
+    if (!others_join)
+        *listener = -1;
     for (size_t i = 0; i < count; i++)
         if (!socket_options_apply(run, flows->list[i].descriptor, settings, SOCK_STREAM, SOCKET_AFTER))
             return false;
