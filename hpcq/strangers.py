@@ -15,6 +15,7 @@ import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from hpcq.assets import user_name
 
@@ -61,23 +62,30 @@ def stranger(path: Path, *, groups: Collection[int] = ()) -> str:
     return _everybody(at, above) or _some_group(at, above, groups)
 
 
-def open_to_all(path: Path) -> str:
+class Replaceable(NamedTuple):
+    """Where everybody could put something else in the place of what is there, and the words for it."""
+
+    at: Path
+    words: str
+
+
+def open_to_all(path: Path) -> Replaceable | None:
     """Return the first folder above `path`, or above where its links lead, in which anybody could replace what is there.
 
-    Empty: there is none. Unlike `stranger` it takes folders of other users and of groups as they are.
+    Unlike `stranger` it takes folders of other users and of groups as they are.
     """
     for folder in dict.fromkeys((*reversed(path.absolute().parents), *reversed(Path(os.path.realpath(path)).parents))):
         with suppress(OSError):  # what is not there, or cannot be entered, is said better by whoever opens the file
             if words := _everybody(folder, folder.stat()):
-                return words
-    return ""
+                return Replaceable(folder, words)
+    return None
 
 
-def replaceable(file: Path) -> str:
-    """Say where everybody could change what a file says: in itself, or in a folder above it. Empty: nowhere."""
+def replaceable(file: Path) -> Replaceable | None:
+    """Return where everybody could change what a file says: in itself, or in a folder above it."""
     with suppress(OSError):
         if words := _everybody(file, file.stat()):
-            return words
+            return Replaceable(file, words)
     return open_to_all(file)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,7 +93,7 @@ def new(folder: Path, **given: Any) -> int:
     print_words(f"{file}: {found.version}")
     print_words(f"{campaign}: a first campaign")
     outcome = _check(file, as_json=False)
-    words = f"hpcq run {campaign}" if outcome == Exit.OK else f"change {file}, then hpcq cluster check {found.name}"
+    words = f"hpcq run {quote(str(campaign))}" if outcome == Exit.OK else f"change {file}, then hpcq cluster check {found.name}"
     print_words(f"next: {words}", err=True)
     return outcome
 

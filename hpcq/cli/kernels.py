@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,7 +115,7 @@ def new(name: str, mpi: bool) -> int:
 
     path = write_skeleton(name, mpi=mpi)
     print_words(f"wrote {path}: fill it in, save an output of the program, then")
-    print_words(f"  hpcq kernels check {path} --sample FILE")
+    print_words(f"  hpcq kernels check {quote(str(path))} --sample FILE")
     return Exit.OK
 
 

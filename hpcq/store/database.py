@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -161,10 +162,11 @@ def _refuse_pages_of_others(path: Path) -> None:
 @contextmanager
 def _where_it_stays(path: Path) -> Iterator[None]:
     """Raise StoreError where anybody could put another database in place of this one, as in a folder of mode 777."""
-    if words := open_to_all(path):
-        folder = words.partition(":")[0]
+    if found := open_to_all(path):
         raise StoreError(
-            words, f"`chmod +t {folder}` keeps there what is yours, as in /tmp; or name a file in a folder of yours with --db"
+            found.words,
+            f"`chmod +t {shlex.quote(str(found.at))}` keeps there what is yours, as in /tmp; or name a file in a folder of"
+            " yours with --db",
         )
     yield
 
@@ -250,14 +252,15 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{path}: has version {version}, this hpcq reads {SCHEMA_VERSION}",
-                f"`hpcq db upgrade --db {path}` converts it",
+                f"`hpcq db upgrade --db {shlex.quote(str(path))}` converts it",
             )
         kind, name = differing(database, assets.database_schema().read_text("utf-8")) or ("", "")
         if kind == "table":
             raise _of_an_earlier_state(path, name)
         if kind:
             raise StoreError(
-                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db upgrade --db {path}` rebuilds it"
+                f"{path}: its view {name} is not the one that this hpcq reads",
+                f"`hpcq db upgrade --db {shlex.quote(str(path))}` rebuilds it",
             )
         database.execute("PRAGMA query_only = ON")
         yield database
@@ -408,7 +411,8 @@ def _of_an_earlier_state(path: Path, table: str) -> StoreError:
     return StoreError(
         f"{path}: its table {table} is not the one that this hpcq writes: a state of hpcq before its first release made it",
         f"load the run folders into a new one: hpcq db load RUN --db NEW; {path} stays as it is. What people wrote comes"
-        f" along with `hpcq db export-notes notes.json --db {path}` and `hpcq db import-notes notes.json --db NEW`",
+        f" along with `hpcq db export-notes notes.json --db {shlex.quote(str(path))}` and"
+        " `hpcq db import-notes notes.json --db NEW`",
     )
 
 

@@ -177,7 +177,7 @@ def test_a_database_that_is_none_or_old_or_torn(home: Path) -> None:
     with pytest.MonkeyPatch.context() as later:
         later.setattr("hpcq.store.database.SCHEMA_VERSION", 2)
         found = told(home, "database")["readable"]
-    assert (found.state, found.advice) == ("bad", f"hpcq db load --db {path}")
+    assert (found.state, found.advice) == ("bad", f"hpcq db upgrade --db {path}")
     size = path.stat().st_size
     with path.open("r+b") as file:
         for page in range(8, size // 4096, 3):

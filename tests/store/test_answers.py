@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -193,7 +194,7 @@ def test_a_database_is_looked_through_once_for_each_state(
 
 @pytest.mark.promise("hpcq doctor names a database that everybody can change, in itself or in a folder above it.")
 def test_a_database_that_everybody_can_change_is_named(asked: Callable[..., Any], tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
+    folder = tmp_path / "shared: by all"
     folder.mkdir()
     path = (tmp_path / "results.db").rename(folder / "results.db")
 
@@ -206,7 +207,7 @@ def test_a_database_that_everybody_can_change_is_named(asked: Callable[..., Any]
         place.chmod(mode)
         ((found, advice),) = said()
         assert found.startswith(f"{place}: everybody can change it (mode {mode:o})")
-        assert advice == f"chmod o-w {place}"
+        assert advice == f"chmod o-w {quote(str(place))}"
         place.chmod(before)
     folder.chmod(0o1777)
     assert said() == [], "in a sticky folder nobody replaces what is another's"
@@ -215,6 +216,7 @@ def test_a_database_that_everybody_can_change_is_named(asked: Callable[..., Any]
 _WRITER = """
 import sys
 from pathlib import Path
+from shlex import quote
 from hpcq.store.database import transaction, writing
 with writing(Path(sys.argv[1])) as database, transaction(database):
     if sys.argv[2] == "killed":  # what is half written lies in the file itself

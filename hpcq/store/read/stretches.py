@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hpcq import units
@@ -143,14 +144,19 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
             runs = int(database.execute("SELECT count(*) FROM run").fetchone()[0])
             later = [str(row[0]) for row in database.execute(_IN_FUTURE, (_soon(),))]
     except StoreError as error:
-        advice = f"hpcq db load --db {path}" if "has version" in error.message else error.hint or ""
+        advice = f"hpcq db upgrade --db {quote(str(path))}" if "has version" in error.message else error.hint or ""
         yield "readable", False, error.message, advice
         return
     size = units.human(path.stat().st_size, "bytes")
     yield "version", True, f"{path}: version {SCHEMA_VERSION}, {units.count_of(runs, 'run')}, {size}", ""
-    if words := replaceable(path):
-        yield "writers", False, f"{words}: what it says may be anybody's", f"chmod o-w {words.partition(':')[0]}"
-    yield "soundness", said == ["ok"], f"quick_check: {'; '.join(said)}", "" if said == ["ok"] else f"hpcq db check --db {path}"
+    if open_ := replaceable(path):
+        yield "writers", False, f"{open_.words}: what it says may be anybody's", f"chmod o-w {quote(str(open_.at))}"
+    yield (
+        "soundness",
+        said == ["ok"],
+        f"quick_check: {'; '.join(said)}",
+        "" if said == ["ok"] else f"hpcq db check --db {quote(str(path))}",
+    )
     if later:
         found = f"{later[-1]} is dated in the future and is the newest run until then: a clock was wrong, there or here"
         shown = found if len(later) == 1 else f"{units.count_of(len(later), 'run')} dated in the future; {found}"
