@@ -43,6 +43,11 @@ _ALIVE_INTERVAL_S, _ALIVE_COUNT = 15, 3
 _NOBODYS_INTERVALS = {"serveraliveinterval 0", "serveraliveinterval 300"}
 #: A process manager sets these for the ranks that it starts. A program that inherits them believes it is such a rank.
 _RANK_PREFIXES = ("PMI_", "PMIX_")
+#: Larger than what any kernel keeps of a test (128 MiB of samples); the results of a tournament are many.
+_PULLED_MAX_BYTES, _LARGE_MAX_BYTES, _LARGE_NAME = 2**28, 2**33, "spool.jsonl"
+_LARGE = "@larger "
+#: What a job calls its files may be more than this machine's disk takes, or be two things at once.
+_OF_THE_NAME = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
 #: Every script there begins with this: what hpcq makes on a cluster is its user's alone.
 _PRIVATE = "umask 077"
 
@@ -195,17 +200,28 @@ class Transport(ABC):
             hint = hint_where_full(words) or "work_directory in the cluster file must be writable"
             raise TransportError(f"{self.where}: {there}: cannot write there: {cause}", hint)
 
-    def pull(self, there: str, names: Sequence[str], folder: Path) -> None:
-        """Copy `names` (files or folders below `there`) into `folder`; skip those that do not exist."""
+    def pull(self, there: str, names: Sequence[str], folder: Path) -> list[str]:
+        """Copy `names` (files, or the files below folders, below `there`) into `folder`; skip those that do not exist.
+
+        Returns which files stay there, and why: those that nothing of hpcq writes so large, and names that this disk has no
+        room for. A node may have written them.
+        """
         listed = "\n".join(names).encode()
+        large = f"\\( -size +{_PULLED_MAX_BYTES // 512} ! -name {_LARGE_NAME} -o -size +{_LARGE_MAX_BYTES // 512} \\)"
+        told = f'-exec sh -c \'printf "%s\\n" "{_LARGE}$1" >&2\' sh {{}} \\;'
         script = (
             f"cd -- {quote(there)} || exit 1\n"
-            'while IFS= read -r n || [ -n "$n" ]; do [ -e "$n" ] && printf \'%s\\0\' "$n"; done | tar --null -T - -cf -; true'
+            'while IFS= read -r n || [ -n "$n" ]; do [ ! -e "$n" ] || '
+            f'find "./$n" -type f \\( {large} {told} -o -print0 \\); done | tar --null -T - -cf -; true'
         )
         done = self.sh(script, timeout_s=600, stdin=listed)
         if done.returncode != 0:
             raise TransportError(f"{self.where}: {there}: cannot be read: {done.stderr.strip()}")
-        _untar(done.stdout, folder, f"{self.where}: {there}")
+        large_ones = [
+            line.removeprefix(_LARGE).removeprefix("./") for line in done.stderr.splitlines() if line.startswith(_LARGE)
+        ]
+        left = [f"{name}: larger than {_PULLED_MAX_BYTES >> 20} MiB" for name in large_ones]
+        return left + _untar(done.stdout, folder, f"{self.where}: {there}")
 
 
 class Here(Transport):
@@ -314,17 +330,27 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _untar(stream: bytes, folder: Path, origin: str) -> None:
-    """Unpack only regular files, and only below `folder`; each is written aside and renamed."""
+def _untar(stream: bytes, folder: Path, origin: str) -> list[str]:
+    """Unpack only regular files, and only below `folder`; each is written aside and renamed.
+
+    Returns which cannot be, and why.
+    """
+    left = list[str]()
     if not stream:
-        return
+        return left
     try:
         with tarfile.open(fileobj=io.BytesIO(stream), mode="r:") as tar:
             for member in tar:
-                if member.isfile():
-                    _write_member(tar, member, folder)
+                try:
+                    if member.isfile():
+                        _write_member(tar, member, folder)
+                except OSError as error:
+                    if error.errno not in _OF_THE_NAME:
+                        raise
+                    left.append(f"{PurePosixPath(member.name)}: {error.strerror}")
     except tarfile.TarError as error:
         raise TransportError(f"{origin}: the copy broke off: {error}", transient=True) from None
+    return left
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
@@ -332,17 +358,18 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -
     if name.is_absolute() or ".." in name.parts:
         return
     target = folder / name
-    target.parent.mkdir(parents=True, exist_ok=True)
     source = tar.extractfile(member)
     if source is None:
         return
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         aside.unlink(missing_ok=True)
         with aside.open("xb") as file:
             file.write(source.read())
         aside.chmod(member.mode & 0o777)
         aside.replace(target)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # that its name is too long was said before
+            aside.unlink(missing_ok=True)
         raise of_the_machine(error, target) or error from None

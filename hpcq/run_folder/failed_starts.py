@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcq.run_folder.lines import crash_words, mapping, whole
-from hpcq.run_folder.paths import read_json_or_none
+from hpcq.run_folder.paths import job_text, read_json_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def words_of(folder: Path) -> StartWords:
         line = mapping(read_json_or_none(status.with_suffix(".json")))
         error = mapping(line.get("error")).get("message")
         code = whole((read_json_or_none(status) or {}).get("rc"))
-        said = str(error) if error else first_error(_text(status.with_suffix(".err"))) or crash_words("", code)
+        said = str(error) if error else first_error(job_text(status.with_suffix(".err"))) or crash_words("", code)
         if said:
             return StartWords(said)
     return StartWords("")
@@ -120,10 +120,3 @@ def first_error(text: str) -> str:
     """Return the first line that calls itself an error, without what launchers add; else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _LAUNCHERS_OWN.search(line)]
     return next((line for line in lines if _ERRORS.search(line)), lines[-1] if lines else "")[:300]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""

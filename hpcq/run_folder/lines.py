@@ -21,7 +21,7 @@ from typing import Any
 from hpcq.clock import DriverTimes, off_words, utc_or_none
 from hpcq.described import Read, UnreadableError, commands, read_output, same_command, sent_at_least, sizes
 from hpcq.kernels import SIZE_OPTION, Described, Kernel, Kernels, Shape
-from hpcq.run_folder.paths import parse_json, read_regular
+from hpcq.run_folder.paths import parse_json, read_job_file
 from hpcq.visible import one_line
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -750,7 +750,7 @@ def _object(content: bytes | None) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes | None:
     try:
-        return read_regular(path)
+        return read_job_file(path)
     except FileNotFoundError:
         return None
 

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypedDict
@@ -27,6 +27,8 @@ from hpcq.shapes import misfit, shown
 RESULT_NAME = re.compile(r"t([1-9]\d{0,8})-r([1-9]\d{0,8})\.json")
 #: Larger than any real line; hpcq does not read a larger file.
 _FILE_SIZE_MAX_BYTES = 16 * 2**20
+#: Libraries write beside a result, and a node that lies as much as its disk holds.
+_JOB_FILE_MAX_BYTES = 64 * 2**20
 #: A cluster, as its file's name and as a folder.
 _FOLDER_NAME = re.compile(r"(?!\.)[^/\x00-\x1f\x7f+]{1,200}")
 
@@ -195,9 +197,31 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a file that a job wrote. Raises OSError as `open_regular` does."""
+    """Return the content of a file that hpcq wrote. Raises OSError as `open_regular` does."""
     with open_regular(path) as file:
         return file.read()
+
+
+def read_job_file(path: Path) -> bytes:
+    """Return what a job wrote, of a swollen file only its beginning. Raises OSError as `open_regular` does."""
+    with open_regular(path) as file:
+        return file.read(_JOB_FILE_MAX_BYTES)
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file that a job wrote; what comes after a swollen one counts as not there."""
+    while line := file.readline(_JOB_FILE_MAX_BYTES):
+        yield line
+        if len(line) == _JOB_FILE_MAX_BYTES and not line.endswith(b"\n"):
+            return
+
+
+def job_text(path: Path) -> str:
+    """Return what a job wrote for people, as far as it is text; empty if nothing is there, or something that is no file."""
+    try:
+        return read_job_file(path).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def read_json(path: Path, kind: type | None = None) -> dict[str, Any]:
@@ -206,7 +230,7 @@ def read_json(path: Path, kind: type | None = None) -> dict[str, Any]:
     kind: the TypedDict or dataclass that says what its fields must be.
     """
     try:
-        found = parse_json(read_regular(path))
+        found = parse_json(read_job_file(path))
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -219,7 +243,7 @@ def read_json(path: Path, kind: type | None = None) -> dict[str, Any]:
 def read_json_or_none(path: Path) -> dict[str, Any] | None:
     """Like `read_json`, but None if the file is absent or unreadable: a job may have died while it wrote the file."""
     try:
-        return parse_json(read_regular(path))
+        return parse_json(read_job_file(path))
     except (OSError, ValueError):
         return None
 
@@ -231,7 +255,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
     as of 400 digits, is a text here: it is a value of the wrong type wherever it stands, and no sum or product of it overflows.
     """
     if len(content) > _FILE_SIZE_MAX_BYTES:
-        raise ValueError(f"{len(content)} bytes: must be at most {_FILE_SIZE_MAX_BYTES}")
+        raise ValueError(f"more than {_FILE_SIZE_MAX_BYTES} bytes: must be at most so many")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

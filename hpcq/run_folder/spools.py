@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO
 from hpcq.planning.plan import job_name_of
 from hpcq.run_folder.journal import Attempt, StepKey
 from hpcq.run_folder.lines import RawLine, kept_sizes, measured_sizes
-from hpcq.run_folder.paths import open_regular, parse_json, read_regular
+from hpcq.run_folder.paths import lines_of, open_regular, parse_json, read_job_file
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'
@@ -61,9 +62,11 @@ class Spool:
         offset = 0
         try:
             with open_regular(path) as file:
-                for line in file:
+                for line in lines_of(file):
                     self._take(line, offset)
                     offset += len(line)
+                if offset < os.fstat(file.fileno()).st_size:
+                    self._damaged(offset)
         except FileNotFoundError:
             return
 
@@ -104,14 +107,17 @@ class Spool:
             places = self._places.setdefault(job, {}).setdefault((int(head[2]), int(head[3])), [])
             places.append((offset + start, len(line) - start))
         elif line.endswith(b"\n") and (head is None or not line.endswith(b"}\n")) and line.strip():
-            self.first_damaged_byte = self.first_damaged_byte if self.damaged_count else offset
-            self.damaged_count += 1
+            self._damaged(offset)
+
+    def _damaged(self, offset: int) -> None:
+        self.first_damaged_byte = self.first_damaged_byte if self.damaged_count else offset
+        self.damaged_count += 1
 
 
 def _kept(folder: Path) -> dict[tuple[str, StepKey], bytes]:
     named = ((path, _KEPT.fullmatch(path.name)) for path in sorted(folder.glob("*.sizes")))
     read = (
-        ((name[1], (int(name[2]), int(name[3]))), kept_sizes(read_regular(path)))
+        ((name[1], (int(name[2]), int(name[3]))), kept_sizes(read_job_file(path)))
         for path, name in named
         if name and path.is_file() and not path.is_symlink()
     )
@@ -134,7 +140,7 @@ def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
     found: dict[str, set[StepKey]] = {}
     try:
         with open_regular(folder / SPOOL) as file:
-            for line in file:
+            for line in lines_of(file):
                 measured = spooled_step(line) if line.endswith(b"}\n") else None  # otherwise torn
                 if measured is not None:
                     found.setdefault(measured[0], set()).add(measured[1])

@@ -19,7 +19,7 @@ from hpcq.kernels import Kernels
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Attempt, read_journal_from
 from hpcq.run_folder.lines import mapping, printed
-from hpcq.run_folder.paths import FailedStage, RunFolder, read_json, read_json_or_none, read_regular
+from hpcq.run_folder.paths import FailedStage, RunFolder, read_job_file, read_json, read_json_or_none, read_regular
 from hpcq.runner.queue.run_state import ClusterState, RunState, summary
 from hpcq.store.load.row_keys import flatten
 
@@ -217,7 +217,7 @@ def _lines(folder: Path, test: Test) -> Iterator[Mapping[str, Any]]:
 def _printed(path: Path) -> Mapping[str, Any]:
     """What a kernel printed, among whatever words of its libraries; nothing where it is not whole."""
     try:
-        return printed(read_regular(path))[0]
+        return printed(read_job_file(path))[0]
     except (OSError, ValueError):
         return {}
 

@@ -171,6 +171,14 @@ def test_a_job_that_cannot_start_says_why(tmp_path: Path, programs: Programs, tr
         assert said.on_each_node, "the client was tried, too, and ended in the same way"
 
 
+@pytest.mark.fast
+@pytest.mark.promise("A pipe in place of what a job wrote for people holds no driver up.")
+def test_a_pipe_has_no_words(tmp_path: Path) -> None:
+    (tmp_path / "t1-r1.status").write_text('{"rc": 139}')
+    os.mkfifo(tmp_path / "t1-r1.err")
+    assert words_of(tmp_path).text == "died of SIGSEGV"
+
+
 @pytest.mark.long
 @pytest.mark.promise("A job whose ports are all taken says so.")
 def test_ports_that_others_hold(tmp_path: Path, programs: Programs) -> None:

@@ -94,21 +94,32 @@ def test_quoting_is_one_word() -> None:
         assert Here().sh(f"printf %s {quote(text)}").text == text
 
 
-@pytest.mark.promise("A link in a far end's folder is not brought here.")
-def test_pull_brings_only_regular_files(tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    there.mkdir()
-    (there / "link").symlink_to("/etc/hostname")
-    (there / "file").write_text("x")
-    Here().pull(str(there), ["link", "file"], tmp_path / "back")
-    assert sorted(path.name for path in (tmp_path / "back").rglob("*")) == ["file"]
+@pytest.mark.promise("What a node wrote that is too large or that this disk cannot name stays there, and costs no other file.")
+def test_a_file_that_cannot_come_costs_no_other(transport: Transport, tmp_path: Path) -> None:
+    there, here = tmp_path / "there" / "job", tmp_path / "here"
+    there.mkdir(parents=True)
+    (there / "spool.jsonl").write_bytes(b"")
+    os.truncate(there / "spool.jsonl", 2**29 // 8)
+    for name, size_bytes in (("core", 2**42), ("n" * 255, 1), ("folder here", 1), ("t1-r1.json", 7), ("-o", 3)):
+        (there / name).touch()
+        os.truncate(there / name, size_bytes)
+    os.mkfifo(there / "pipe")
+    (here / "job/folder here").mkdir(parents=True)
+    left = transport.pull(str(there.parent), ["job", "absent"], here)
+    assert sorted(left) == [
+        "job/core: larger than 256 MiB",
+        "job/folder here: Is a directory",
+        f"job/{'n' * 255}: File name too long",
+    ]
+    found = {path.name: path.stat().st_size for path in (here / "job").iterdir() if path.is_file()}
+    assert found == {"spool.jsonl": 2**26, "t1-r1.json": 7, "-o": 3}
 
 
 class FarEnd(Here):
     """A far end that answers with a tar of its own making, whatever it is asked for."""
 
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
+    def __init__(self, names: list[str], kind: bytes = tarfile.REGTYPE) -> None:
+        self.names, self.kind = names, kind
 
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:  # noqa: ARG002
         stream = io.BytesIO()
@@ -116,8 +127,21 @@ class FarEnd(Here):
             for name in self.names:
                 member = tarfile.TarInfo(name)
                 member.size = 4
+                if name.startswith("link"):
+                    member.type, member.linkname, member.size = self.kind, "file", 0
                 tar.addfile(member, io.BytesIO(b"evil"))
         return Completed(0, stream.getvalue(), "")
+
+
+@pytest.mark.promise("A link in a far end's folder is not brought here.")
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, None])
+def test_pull_brings_only_regular_files(tmp_path: Path, kind: bytes | None) -> None:
+    there, names, far_end = tmp_path / "there", ["file", "link"], FarEnd(["file", "link"], kind or b"")
+    there.mkdir()
+    (there / "link").symlink_to("/etc/hostname")
+    (there / "file").write_text("evil")
+    (far_end if kind else Here()).pull(str(there), names, tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back").rglob("*")) == ["file"]
 
 
 @pytest.mark.promise("No name in a far end's tar leads out of the run folder.")

@@ -78,6 +78,40 @@ def test_what_is_no_file_is_not_waited_for(builder: RunBuilder, database: Path, 
     assert found.startswith("no result line; exit code 4")
 
 
+@pytest.mark.promise("Of a file of a job that fills its disk a bounded part is read, and it costs no other result.")
+@pytest.mark.parametrize("name", ["t1-r1.json", "t1-r1.err", "t1-r1.status", "facts-n1.json", "spool.jsonl", "decided"])
+def test_a_file_that_fills_a_disk_is_not_read_to_its_end(builder: RunBuilder, database: Path, name: str) -> None:
+    folder = builder.attempt("j00001", 1)
+    builder.attempt("j00002", 1)
+    with (folder / name).open("a") as file:
+        file.truncate(2**42)
+    load(database, builder)
+    assert set(ask(database, "SELECT DISTINCT outcome FROM v_results WHERE job = 'j00002'")) == {"measured"}
+    assert ask(database, "SELECT outcome FROM v_results WHERE job = 'j00001'").count("measured") >= len(builder.steps) - 1
+
+
+@pytest.mark.promise("What a job says it decided is believed as far as it can be read, and costs no other result.")
+@pytest.mark.parametrize(
+    ("content", "decided"),
+    [
+        (b"1\n", True),
+        (b"\xff\xfe 1\n", True),
+        (b"9" * 5000 + b"\n\xd9\xa3\n1\n", True),
+        (b"\xff" * 100, False),
+    ],
+    ids=["a test", "no text before it", "no numbers before it", "no text"],
+)
+def test_what_a_job_decided_may_be_anything(builder: RunBuilder, database: Path, content: bytes, decided: bool) -> None:
+    folder = builder.attempt("j00001", 1)
+    builder.line_path("j00001", 1, 1, 1).unlink()
+    builder.line_path("j00001", 1, 1, 1).with_suffix(".status").unlink()
+    (folder / "decided").write_bytes(content)
+    load(database, builder)
+    said = "decided: the test failed twice the same way in this job"
+    assert ask(database, "SELECT count(*) FROM v_not_measured WHERE reason = ?", said) == [int(decided)]
+    assert ask(database, "SELECT count(*) FROM v_results WHERE outcome = 'measured'") != [0]
+
+
 @pytest.mark.promise("A link in place of a run's campaign or cluster file puts no other file into the database.")
 def test_no_link_of_a_run_puts_another_file_into_the_database(builder: RunBuilder, database: Path, tmp_path: Path) -> None:
     """Who loads a run of somebody else gives the database to others, and his own keys with it."""

@@ -15,7 +15,7 @@ from hpcq.planning.plan import pair_index_of
 from hpcq.planning.waves import nodes_left
 from hpcq.render import render
 from hpcq.run_folder.journal import Attempt, attempt_folder
-from hpcq.run_folder.paths import read_json_or_none
+from hpcq.run_folder.paths import job_text, read_json_or_none
 from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import Left
 from hpcq.runner.queue.cluster_queue import ClusterQueue
@@ -336,8 +336,5 @@ class LinkSide(ClusterQueue):
 
     def probe_words(self, attempt: Attempt) -> str:
         """Return what the kernel said when it could not connect."""
-        try:
-            text = (self.folder / attempt.folder / "probe.err").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
+        text = job_text(self.folder / attempt.folder / "probe.err")
         return " ".join(text.split()).removeprefix("error: ")[:200]

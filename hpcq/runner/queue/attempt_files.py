@@ -15,7 +15,7 @@ from typing import Any
 from hpcq.clock import seconds_between, utc_or_none
 from hpcq.run_folder.journal import Attempt, StepKey
 from hpcq.run_folder.lines import printed
-from hpcq.run_folder.paths import read_json_or_none, read_regular
+from hpcq.run_folder.paths import read_job_file, read_json_or_none
 from hpcq.run_folder.spools import MEASURED_CODES, spooled_steps
 from hpcq.runner.queue.run_state import RunState, summary
 from hpcq.scheduler.base import Scheduler
@@ -155,7 +155,7 @@ def measured_steps(folder: Path) -> frozenset[StepKey]:
             found.add(step)
         elif code in MEASURED_CODES or not written.exists():
             with contextlib.suppress(OSError, ValueError):  # libraries write to the same output
-                content = printed(read_regular(folder / f"{name}.json"))[0]
+                content = printed(read_job_file(folder / f"{name}.json"))[0]
                 if content.get("error") is None and (code in MEASURED_CODES or content.get("exit_code") in MEASURED_CODES):
                     found.add(step)
     return frozenset(found)
@@ -248,9 +248,9 @@ class AttemptFiles:
         ]
         return set(self.transport.sh("\n".join(lines)).text.split("\n")) & {one.tag for one in attempts}
 
-    def fetch(self, attempts: Sequence[Attempt]) -> None:
-        """Fetch the complete folders of attempts."""
-        self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)
+    def fetch(self, attempts: Sequence[Attempt]) -> list[str]:
+        """Fetch the complete folders of attempts. Returns which files stay on the cluster, and why."""
+        return self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)
 
     def finish(self, attempts: Sequence[Attempt]) -> str | None:
         """Ask running scripts to end after the current step. Returns None, or why not all of them will see it."""

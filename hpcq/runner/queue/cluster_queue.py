@@ -391,6 +391,7 @@ class ClusterQueue:
         self._not_asked: str | None = None
         #: The host of the script of each tournament that has lost a node.
         self._hosts: dict[str, str] = {}
+        self._left = set[str]()
 
     def say(self, text: str) -> None:
         """Print one line for a person. A link's line names the cluster."""
@@ -497,7 +498,10 @@ class ClusterQueue:
         """Fetch these attempts and record the ends that they have. No report: hpcq did not ask the scheduler."""
         for start in range(0, len(suspects), _FETCH_CHUNK):
             chunk = suspects[start : start + _FETCH_CHUNK]
-            self.files.fetch([attempt for attempt, _ in chunk])
+            for words in self.files.fetch([attempt for attempt, _ in chunk]):
+                if words not in self._left:
+                    self._left.add(words)
+                    self.say(f"a file of a job stays on the cluster: {words}")
             claimed = self._claims.withdrawn(chunk, self.folder)
             ends = [(attempt, self._end_of(attempt, report, attempt.tag in claimed), report) for attempt, report in chunk]
             silent = {one.tag: one for one, end, said in ends if end and one.tag not in claimed and self._is_silent(one, said)}

@@ -39,7 +39,7 @@ from hpcq.run_folder.lines import (
     skipped_sizes,
     whole,
 )
-from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none, read_regular
+from hpcq.run_folder.paths import RESULT_NAME, RunFolder, job_text, parse_json, read_job_file, read_json, read_json_or_none
 from hpcq.run_folder.spools import SPOOL, Spool
 from hpcq.store.blocks import BlockWriter, Content, Name
 from hpcq.store.database import transaction, writing
@@ -106,6 +106,9 @@ def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int
 #: Why a repetition was not measured where a campaign says `decided_after`.
 DECIDED = "decided: the test failed twice the same way in this job"
 _DECIDED_JOB = "decided: each test of this job failed, and none measured anything"
+#: What a job wrote may be anybody's: no other number is looked at, and no more of the names.
+_TEST_NO = re.compile(r"[0-9]{1,6}")
+_OTHERS_MAX = 200
 
 
 def missing_reason(tries: Sequence[Attempt], not_run: str | None, *, closed: bool) -> str:
@@ -727,7 +730,7 @@ class ClusterLoader(PlanRows):
             self._database.execute("INSERT OR IGNORE INTO node_facts (attempt_id, node_id, fact_set_id) VALUES (?, ?, ?)", row)
             return facts
         try:
-            content = read_regular(path)
+            content = read_job_file(path)
             facts = parse_json(content)
         except FileNotFoundError:
             return None
@@ -780,17 +783,15 @@ class ClusterLoader(PlanRows):
 
     def _decided(self, job: JobKeys, tries: Sequence[Attempt]) -> dict[int, str]:
         """By test, or 0 for all: why the last attempt measured no further. Of a tournament: kernels/c/tournament/decide.h."""
-        path = self._attempt_folder(tries[-1]) / "decided" if tries else None
-        if path is None or not path.is_file():
-            return {}
-        if tries[-1].place is None:
-            tests = [int(line) for line in path.read_text().split() if line.isdecimal()]
+        text = job_text(self._attempt_folder(tries[-1]) / "decided") if tries else ""
+        if tries and tries[-1].place is None:
+            tests = [int(word) for word in text.split() if _TEST_NO.fullmatch(word)]
             return {test_no: DECIDED if test_no else _DECIDED_JOB for test_no in tests}
         found: dict[int, str] = {}
-        for what, name, *others in (line.split() for line in path.read_text().splitlines() if len(line.split()) > 2):
+        for what, name, *others in (line.split() for line in text.splitlines() if len(line.split()) > 2):
             if what == "node" and name in job.nodes:
-                found[0] = f"decided: {name} failed with {', '.join(others)}, which are fine with others"
-            elif what == "test" and name == job.name and others[0].isdecimal():
+                found[0] = f"decided: {name} failed with {', '.join(others)[:_OTHERS_MAX]}, which are fine with others"
+            elif what == "test" and name == job.name and _TEST_NO.fullmatch(others[0]):
                 found[int(others[0])] = DECIDED
         return found
 
