@@ -13,7 +13,7 @@ import pytest
 from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.link import driver, link_group
-from hpcq.runner.link.side import LinkSide
+from hpcq.runner.link.side import LinkSide, Ready
 from hpcq.runner.queue.run_state import Record
 from hpcq.scheduler.local import Local
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState
@@ -97,6 +97,30 @@ def test_where_no_direction_is_open_both_end_and_the_row_says_so(
     [row] = rows(run, "SELECT outcome, reason FROM v_results")
     assert row["outcome"] == "not_measured"
     assert "neither side could connect to the other: connect" in row["reason"]
+
+
+class Lying(LinkSide):
+    """A side whose node says of its port what no port is."""
+
+    port: object = None
+
+    def ready(self, attempt: Attempt) -> Ready | None:
+        path = self.folder / attempt.folder / "ready.json"
+        if self.name == "to" and path.exists():
+            path.write_text(json.dumps({"address": "127.0.0.1", "port": self.port}))
+        return super().ready(attempt)
+
+
+@pytest.mark.parametrize("port", ["ssh", [22], pytest.param(10**30, marks=pytest.mark.long)])
+def test_a_node_that_says_nonsense_of_its_port_listens_nowhere(
+    tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, port: object
+) -> None:
+    monkeypatch.setattr(link_group, "LinkSide", Lying)
+    monkeypatch.setattr(Lying, "port", port)
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)), built)
+    drive(run)
+    [row] = rows(run, "SELECT r.outcome, s.client_cluster FROM v_results r JOIN v_series s USING (series_id)")
+    assert (row["outcome"], row["client_cluster"]) == ("measured", "west")
 
 
 def test_a_side_that_never_starts_ends_both_in_bounded_time(

@@ -15,6 +15,7 @@ from hpcq.planning.plan import pair_index_of
 from hpcq.planning.waves import nodes_left
 from hpcq.render import render
 from hpcq.run_folder.journal import Attempt, attempt_folder
+from hpcq.run_folder.lines import whole
 from hpcq.run_folder.paths import job_text, read_json_or_none
 from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import Left
@@ -327,7 +328,8 @@ class LinkSide(ClusterQueue):
     def ready(self, attempt: Attempt) -> Ready | None:
         """Return where an attempt listens; None if its file has not arrived yet."""
         said = read_json_or_none(self.folder / attempt.folder / "ready.json")
-        return Ready(str(said.get("address") or "-"), int(said.get("port") or 0)) if said else None
+        port = whole(said.get("port")) or 0 if said else 0
+        return Ready(str(said.get("address") or "-"), port if 0 < port < 2**16 else 0) if said else None
 
     def reached(self, attempt: Attempt) -> bool | None:
         """Whether an attempt could connect to the other side; None if it has not reported that yet."""

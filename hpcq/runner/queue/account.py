@@ -392,8 +392,9 @@ class SharedAccount:
         parse_utc(entry["written_utc"])
         for nodes in entry["jobs"]:
             nodelist.expand(nodes)
-        sum(float(seconds) for seconds in entry["took_node_seconds"].values())
-        float(entry["live_node_seconds"]), float(entry["walltime_s"])
+        numbers = [*entry["took_node_seconds"].values(), entry["live_node_seconds"], entry["walltime_s"]]
+        if not all(isinstance(one, (int, float)) for one in numbers):
+            raise ValueError("not a number")
 
     def _sum(self, entries: Mapping[str, Mapping[str, Any]]) -> Others:
         now = self._clock.utc()

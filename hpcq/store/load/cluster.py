@@ -926,7 +926,7 @@ class LinkLoader(ClusterLoader):
                 "exit_code": whole(end.exit_code),
                 "role": role,
                 "address": address if port not in {"", "0"} else None,
-                "port": int(port) if port.isdecimal() and port != "0" else None,
+                "port": int(port) if port.isdecimal() and len(port) < 6 and port != "0" else None,
                 "reaches": ways.get("ways", {}).get(side),
                 "expected_wait_s": float(wait_s) if isinstance(wait_s, (int, float)) else None,
                 "submitted_utc": end.submitted_utc,
