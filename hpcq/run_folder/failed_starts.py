@@ -97,6 +97,8 @@ class StartWords:
 
 #: What launchers add after the words of the program that they started.
 _LAUNCHERS_OWN = re.compile(r"^(\w+: (error: \S+: task|launch/|Terminating )|\w+: .*\bSTEP \d|-{5,})")
+#: Characters of what a script or a kernel says of its end: they stand in the journal, in rows and on terminals.
+WORDS_MAX = 1000
 _ERRORS = re.compile(r"\b(error|fatal|cannot|can't|no such|not found|denied|invalid|unable|fail(ed)?)\b", re.IGNORECASE)
 
 
@@ -105,12 +107,12 @@ def words_of(folder: Path) -> StartWords:
     exit_file = read_json_or_none(folder / "exit.json") or {}
     reason = str(exit_file.get("reason", ""))
     if reason not in {"", "done"}:
-        return StartWords(reason, exit_file.get("on_each_node") is True)
+        return StartWords(reason[:WORDS_MAX], exit_file.get("on_each_node") is True)
     for status in sorted(folder.glob("t*-r*.status")):
         line = mapping(read_json_or_none(status.with_suffix(".json")))
         error = mapping(line.get("error")).get("message")
         code = whole((read_json_or_none(status) or {}).get("rc"))
-        said = str(error) if error else first_error(job_text(status.with_suffix(".err"))) or crash_words("", code)
+        said = str(error)[:WORDS_MAX] if error else first_error(job_text(status.with_suffix(".err"))) or crash_words("", code)
         if said:
             return StartWords(said)
     return StartWords("")

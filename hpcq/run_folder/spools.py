@@ -26,7 +26,7 @@ _START = b'{"format":1,"job":"'
 _HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
 #: The file in which a client keeps the sizes of a sweep until its match is in the spool.
 _KEPT = re.compile(r"([^/]{1,64})-t(\d{1,9})-r(\d{1,9})\.sizes")
-_CODE = re.compile(rb'"rc":(\d+),')
+_CODE = re.compile(rb'"rc":(\d{1,9}),')
 #: Exit codes of a kernel that mean: there is a measurement, valid (0) or invalid (1).
 MEASURED_CODES = frozenset({0, 1})
 

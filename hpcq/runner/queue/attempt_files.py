@@ -7,14 +7,16 @@ submission unseen -> the id beside its script, the scheduler by name -> native i
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcq.clock import seconds_between, utc_or_none
+from hpcq.run_folder.failed_starts import WORDS_MAX
 from hpcq.run_folder.journal import Attempt, StepKey
-from hpcq.run_folder.lines import printed
+from hpcq.run_folder.lines import printed, whole
 from hpcq.run_folder.paths import read_job_file, read_json_or_none
 from hpcq.run_folder.spools import MEASURED_CODES, spooled_steps
 from hpcq.runner.queue.run_state import RunState, summary
@@ -67,7 +69,7 @@ class Left:
     @property
     def said(self) -> str:
         """Return why its script ended, in the script's own words; empty if it has not said so."""
-        return str(self.exit_file.get("reason", "")) if self.exit_file else ""
+        return str(self.exit_file.get("reason", ""))[:WORDS_MAX] if self.exit_file else ""
 
 
 def end_of(
@@ -133,6 +135,7 @@ def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) ->
     return AttemptOutcome(report.state.value, said + (f" ({report.reason})" if report.reason else ""))
 
 
+_STEP_NAME = re.compile(r"t([0-9]{1,9})-r([0-9]{1,9})")
 #: The exit code of a step whose toolchain did not build, as templates/functions.sh.j2 gives it.
 _NOT_BUILT_CODE = 78
 
@@ -145,18 +148,20 @@ def measured_steps(folder: Path) -> frozenset[StepKey]:
     """
     found = set()
     for name in {path.stem for end in ("status", "json") for path in folder.glob(f"t*-r*.{end}")}:
-        test_text, _, repetition_text = name[1:].partition("-r")
-        if not (test_text.isdecimal() and repetition_text.isdecimal()):
+        numbers = _STEP_NAME.fullmatch(name)
+        if numbers is None:
             continue
-        step, written = (int(test_text), int(repetition_text)), folder / f"{name}.status"
+        step, written = (int(numbers[1]), int(numbers[2])), folder / f"{name}.status"
         status = read_json_or_none(written)
-        code = status.get("rc") if status else None
+        code = whole(status.get("rc")) if status else None
         if code == _NOT_BUILT_CODE:
             found.add(step)
         elif code in MEASURED_CODES or not written.exists():
             with contextlib.suppress(OSError, ValueError):  # libraries write to the same output
                 content = printed(read_job_file(folder / f"{name}.json"))[0]
-                if content.get("error") is None and (code in MEASURED_CODES or content.get("exit_code") in MEASURED_CODES):
+                if content.get("error") is None and (
+                    code in MEASURED_CODES or whole(content.get("exit_code")) in MEASURED_CODES
+                ):
                     found.add(step)
     return frozenset(found)
 
@@ -269,7 +274,7 @@ class AttemptFiles:
             "reason": outcome.reason,
             "native_state": report.native_state if report else None,
             "nodes": list(attempt.nodes),
-            "rc": exit_file.get("rc"),
+            "rc": whole(exit_file.get("rc")),
             "started_utc": utc_or_none(started.get("started_utc")),
             "ended_utc": utc_or_none(exit_file.get("ended_utc")),
             "measured": sorted(measured_steps(folder)),
