@@ -267,7 +267,7 @@ class AttemptFiles:
         """Return the event that records how an attempt ended, with what its folder holds by now."""
         folder = self.folder / attempt.folder
         started, exit_file = read_json_or_none(folder / "started.json") or {}, read_json_or_none(folder / "exit.json") or {}
-        event = {
+        event: dict[str, Any] = {
             "event": "ended",
             "tag": attempt.tag,
             "outcome": outcome.outcome,
