@@ -232,7 +232,7 @@ def test_cancelling_is_ordered_again_and_again(site: FakeSite) -> None:
     site.at(30, (site.run.path / "cancel").touch)
     site.drive()
     assert not site.scheduler.live()
-    assert len({at for at, tag, _ in site.scheduler.orders if "j00001" in tag}) >= 8
+    assert len({at for at, tag, _ in site.scheduler.orders if "j00001" in tag}) >= 7  # every 10 to 15 s, by chance
     assert any("cancelling: still there: j00001 (101 running)" in text for text in site.said)
     assert {outcome for _, outcome in site.ends()} == {"cancelled"}
 
