@@ -220,7 +220,8 @@ class Transport(ABC):
         large_ones = [
             line.removeprefix(_LARGE).removeprefix("./") for line in done.stderr.splitlines() if line.startswith(_LARGE)
         ]
-        left = [f"{name}: larger than {_PULLED_MAX_BYTES >> 20} MiB" for name in large_ones]
+        most = {name: _LARGE_MAX_BYTES if PurePosixPath(name).name == _LARGE_NAME else _PULLED_MAX_BYTES for name in large_ones}
+        left = [f"{name}: larger than {size_bytes >> 20} MiB" for name, size_bytes in most.items()]
         return left + _untar(done.stdout, folder, f"{self.where}: {there}")
 
 

@@ -98,9 +98,16 @@ def test_quoting_is_one_word() -> None:
 def test_a_file_that_cannot_come_costs_no_other(transport: Transport, tmp_path: Path) -> None:
     there, here = tmp_path / "there" / "job", tmp_path / "here"
     there.mkdir(parents=True)
-    (there / "spool.jsonl").write_bytes(b"")
-    os.truncate(there / "spool.jsonl", 2**29 // 8)
-    for name, size_bytes in (("core", 2**42), ("n" * 255, 1), ("folder here", 1), ("t1-r1.json", 7), ("-o", 3)):
+    (there / "more").mkdir()
+    for name, size_bytes in (
+        ("spool.jsonl", 2**26),
+        ("more/spool.jsonl", 2**34),
+        ("core", 2**42),
+        ("n" * 255, 1),
+        ("folder here", 1),
+        ("t1-r1.json", 7),
+        ("-o", 3),
+    ):
         (there / name).touch()
         os.truncate(there / name, size_bytes)
     os.mkfifo(there / "pipe")
@@ -109,6 +116,7 @@ def test_a_file_that_cannot_come_costs_no_other(transport: Transport, tmp_path: 
     assert sorted(left) == [
         "job/core: larger than 256 MiB",
         "job/folder here: Is a directory",
+        "job/more/spool.jsonl: larger than 8192 MiB",
         f"job/{'n' * 255}: File name too long",
     ]
     found = {path.name: path.stat().st_size for path in (here / "job").iterdir() if path.is_file()}
