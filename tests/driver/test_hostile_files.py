@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +43,21 @@ def test_a_node_may_write_anything(tmp_path: Path, file: str) -> None:
         assert ("j00002", "completed") in site.ends(), (file, str(value)[:40])
         assert {job for job, _ in site.ends()} == {"j00001", "j00002"}
         assert max(len(json.dumps(event)) for event in events) < 10_000, (file, str(value)[:40])
+
+
+@pytest.mark.promise("A file of a job that stays on the cluster is told once, and costs no other result.")
+def test_a_file_that_stays_on_the_cluster_is_told_once(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, node_count=4, pairs=[("n1", "n2"), ("n3", "n4")])
+    end = site.scheduler._write_end
+
+    def write_end(job: FakeJob) -> None:
+        end(job)
+        if "n1" in job.nodes:
+            (job.folder / "core").touch()
+            os.truncate(job.folder / "core", 2**42)
+
+    site.scheduler._write_end = write_end  # type: ignore[method-assign]
+    site.drive()
+    assert sorted(site.ends()) == [("j00001", "completed"), ("j00002", "completed")]
+    [said] = [text for text in site.said if "stays on the cluster" in text]
+    assert said.endswith("j00001/1/core: larger than 256 MiB")

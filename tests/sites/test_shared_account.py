@@ -179,6 +179,17 @@ def test_hours_of_a_clock_that_was_years_ahead(tmp_path: Path, ahead_h: int, cou
     assert any("all runs of this user took or hold 990 node-seconds" in text for text in site.said) is counts
 
 
+@pytest.mark.parametrize("seconds", ["990", [990], None])
+def test_an_entry_without_numbers_does_not_count_and_is_told(tmp_path: Path, seconds: object) -> None:
+    site = site_of(tmp_path, "max_node_seconds: 1000")
+    takes(other_run(site, Budget(), "other-1"), (), used=990.0)
+    path = site.folder / "work/hpcq/account/sim/other-1.json"
+    entry = json.loads(path.read_text())
+    path.write_text(json.dumps(entry | {"took_node_seconds": dict.fromkeys(entry["took_node_seconds"], seconds)}))
+    assert steps_of(site.drive()) == 3
+    assert any("other-1.json cannot be read: what that run takes does not count" in text for text in site.said)
+
+
 @pytest.mark.promise("Two drivers on two machines never take the same rest of a limit.")
 @pytest.mark.heavy
 def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None:

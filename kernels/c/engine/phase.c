@@ -124,8 +124,7 @@ static bool has_moved(enum step step)
     return step == STEP_OPERATION || step == STEP_MOVED;
 }
 
-/* The two channels are two connections: what the server says before it closes its sockets may arrive after their end.
- */
+/* Two connections: the server's word, sent before it closed its test sockets, may arrive after their end. */
 void phase_peer_reason(struct run *run)
 {
     const struct failure own = run->failure;

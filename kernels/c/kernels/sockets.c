@@ -191,8 +191,7 @@ static bool tcp_meet(struct run *run, const struct socket_settings *settings, in
     if (!(run->is_server ? tcp_admit(run, *listener, flows, count, deadline)
                          : tcp_join_all(run, settings, flows, count, deadline)))
         return false;
-    /* What joins a connection of Multipath TCP later, perhaps in the middle of the measurement, comes to the listener.
-     */
+    /* Further paths of Multipath TCP join at the listener, perhaps in the middle of the measurement. */
     bool others_join = settings->mptcp && run->is_server && socket_is_mptcp(*listener);
     if (run->is_server && !others_join)
         close(*listener);
